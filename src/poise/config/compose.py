@@ -1,0 +1,124 @@
+"""Hydra composition: configuration files and overrides become one validated :class:`Study`."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from poise.config.schema import Study
+from poise.errors import PoiseError
+from poise.hashing import digest
+from poise.paths import conf_dir
+
+_GROUPS = ("study", "model", "dataset", "prompt", "probe", "engine", "method", "experiment")
+
+
+def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
+    """Split Hydra sweeps (``key=a,b``, ``range()``, ``glob()``) into the product of plain override lists."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
+    except OverrideParseException as error:
+        raise PoiseError(f"override {error.override!r}: not Hydra's override grammar (expected key=value)") from error
+    axes = [
+        [f"{item.get_key_element()}={value}" for value in item.sweep_string_iterator()]
+        if item.is_sweep_override()
+        else [str(item.input_line)]
+        for item in parsed
+    ]
+    return [list(combination) for combination in itertools.product(*axes)]
+
+
+def compose_study(overrides: Sequence[str]) -> Study:
+    """Compose and validate one study; no sweep among the overrides.
+
+    A study changed by overrides never takes the plain study's name: without ``name=`` it gets a digest suffix.
+
+    Raises
+    ------
+    PoiseError
+        One line naming the file, the key, what was found and what was expected.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import ConfigCompositionException, HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    folder = conf_dir()
+    if not (folder / "config.yaml").is_file():
+        raise PoiseError(f"{folder}: no config.yaml here; run in Poise's folder or set POISE_CONF")
+    try:
+        with initialize_config_dir(str(folder), version_base=None):
+            config = compose("config", overrides=list(overrides))
+        raw = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (ConfigCompositionException, HydraException) as error:
+        raise PoiseError(_hydra_line(error, folder)) from error
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None) or "?"
+        raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
+    assert isinstance(raw, dict)
+    return validate_study(_named(raw, overrides), folder)
+
+
+def validate_study(raw: dict[str, Any], folder: Path) -> Study:
+    """Check composed plain data against the schema, with one line for the first error."""
+    try:
+        return Study.model_validate(raw)
+    except ValidationError as error:
+        raise PoiseError(_validation_line(error, folder)) from error
+
+
+def _named(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    changes = sorted(item for item in overrides if not re.match(r"(study|name)=", item))
+    if changes and not any(item.startswith("name=") for item in overrides):
+        return {**raw, "name": f"{raw['name']}-{digest(changes, 6)}"}
+    return raw
+
+
+def _hydra_line(error: Exception, folder: Path) -> str:
+    text = str(error)
+    missing = re.search(r"Could not find '(\w+)/([^']+)'", text)
+    if missing:
+        group, name = missing.groups()
+        known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
+        return f"{folder.name}/{group}/{name}.yaml: file not found; {group} must be one of: {', '.join(known)}"
+    override = re.search(r"Could not override '([^']+)'", text)
+    if override:
+        return f"override {override[1]}: no such key in {folder.name}/; see the files there for the keys and their meaning"
+    return f"{folder.name}: {' '.join(text.split())[:300]}"
+
+
+def _validation_line(error: ValidationError, folder: Path) -> str:
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")]
+    key = ".".join(location) or "study"
+    where = _file_of(location, folder)
+    message = first["msg"].removeprefix("Value error, ")
+    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"{where}: key {key}: unknown key{others}"
+    if first["type"] == "missing":
+        return f"{where}: key {key}: missing{others}"
+    found = repr(first["input"])
+    found = found if len(found) <= 80 else found[:77] + "..."
+    if first["type"] == "value_error":
+        return f"{where}: key {key}: {message}{others}"
+    return f"{where}: key {key}: found {found}, expected: {message}{others}"
+
+
+def _file_of(location: Sequence[str], folder: Path) -> str:
+    """Name the file that a key most likely comes from: its ``@package`` header tells."""
+    if len(location) >= 2 and location[0] in _GROUPS:
+        for path in sorted((folder / location[0]).glob("*.yaml")):
+            header = path.read_text(encoding="utf-8").split("\n", 1)[0]
+            if header.replace(" ", "") == f"#@package{location[0]}.{location[1]}":
+                return f"{folder.name}/{location[0]}/{path.name}"
+        return f"{folder.name}/{location[0]}"
+    return f"{folder.name}/study"

@@ -1,0 +1,89 @@
+"""What an engine is: it tokenises, and it scores label token sequences after a prompt. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from poise.config.schema import Engine as EngineConfig
+from poise.errors import PoiseError
+
+TokenIds = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A tokenised prompt and the label token sequences to score after it."""
+
+    prompt_ids: TokenIds
+    label_ids: tuple[TokenIds, ...]
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Answer to a query.
+
+    Attributes
+    ----------
+    logprobs
+        Natural log-probability of each label sequence given the prompt, over the full vocabulary: shape (n_labels,).
+    greedy
+        Label that greedy decoding would write, or -1 if it would write something else.
+    """
+
+    logprobs: np.ndarray
+    greedy: int
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Queries that run together, after a prefix of ``n_prefix`` tokens that all of them share."""
+
+    members: tuple[int, ...]
+    n_prefix: int = 0
+
+
+class Engine(Protocol):
+    """The interface of all engines. ``synthetic`` engines measure nothing."""
+
+    synthetic: bool
+
+    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
+        """Token ids of a text; ``special_tokens`` adds what the model expects at the start of a prompt."""
+        ...
+
+    def chat_text(self, text: str) -> str:
+        """Wrap one user turn in the model's chat template, up to where its answer starts."""
+        ...
+
+    def micro_batches(self, queries: Sequence[Query], regroup: bool = False) -> list[MicroBatch]:
+        """Cut queries into the groups that run together: fixed by the list alone, never by time or by restarts.
+
+        ``regroup`` cuts them otherwise, to measure how far numbers depend on the grouping (the numerical floor).
+        """
+        ...
+
+    def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
+        """Score the members of one micro-batch. The numbers depend on them only, not on what was asked before."""
+        ...
+
+    def description(self) -> dict[str, Any]:
+        """Versions, device and settings, for the batch's metadata."""
+        ...
+
+
+def open_engine(config: EngineConfig, model_dir: Path) -> Engine:
+    """Load the engine that a study names. Heavy libraries are imported here and not before."""
+    if config.kind == "dummy":
+        from poise.engines.dummy import DummyEngine
+
+        return DummyEngine(config)
+    if config.kind == "transformers":
+        from poise.engines.transformers import TransformersEngine
+
+        return TransformersEngine(model_dir, config.dtype, config.pack_tokens)
+    raise PoiseError(f"engine.kind: unknown engine {config.kind!r}")

@@ -1,0 +1,31 @@
+"""GGUF files become plain safetensors folders, once, through transformers' own reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from poise.errors import PoiseError
+
+
+def convert_gguf(gguf: Path, folder: Path) -> None:
+    """Dequantise a GGUF model to float32 and save it with its tokenizer in ``folder``.
+
+    The weights keep the precision that quantisation left them; only their format changes.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise PoiseError(f"{gguf.name}: not a readable GGUF model: {' '.join(str(error).split())[:200]}") from error
+    # transformers refuses to save what it still takes for a quantised model.
+    del model.config.quantization_config
+    model.hf_quantizer = None
+    model.is_quantized = False
+    if hasattr(model, "quantization_method"):
+        del model.quantization_method
+    model.config._name_or_path = ""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

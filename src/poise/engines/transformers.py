@@ -1,0 +1,201 @@
+"""The reference engine: a local model through transformers, on CPU or GPU.
+
+Many suffixes run in one forward pass against the cached keys and values of one shared prefix. In the packed sequence a
+token attends to the prefix and to its own ancestors only, so every query sees exactly its own prompt; the inner nodes
+of the label trie ride along as further branches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from poise.engines.base import LabelScores, MicroBatch, Query, TokenIds
+from poise.engines.labels import LabelTrie
+from poise.engines.packing import pack_queries
+from poise.errors import PoiseError
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+class TransformersEngine:
+    """Exact label log-probabilities from a causal language model on this machine.
+
+    Parameters
+    ----------
+    model_dir
+        Local folder with safetensors weights, configuration and tokenizer.
+    dtype
+        Precision of weights and activations.
+    pack_tokens
+        Suffix tokens in one forward pass at most.
+    """
+
+    synthetic = False
+
+    def __init__(self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.pack_tokens = pack_tokens
+        self.dtype = getattr(torch, dtype)
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(model_dir, trust_remote_code=False)
+            self.model = AutoModelForCausalLM.from_pretrained(
+                model_dir, dtype=self.dtype, attn_implementation="sdpa", trust_remote_code=False, use_safetensors=True
+            )
+        except (OSError, ValueError) as error:
+            raise PoiseError(f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}") from error
+        self.model.to(self.device).eval()
+        self._packable = _attends_everywhere(self.model.config)
+        self._prefix: tuple[TokenIds, Any] | None = None
+
+    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
+        """Token ids of a text."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=special_tokens)["input_ids"]
+        return ids
+
+    def chat_text(self, text: str) -> str:
+        """Wrap one user turn in the model's own chat template, up to where its answer starts."""
+        if not self.tokenizer.chat_template:
+            raise PoiseError("model.chat is true, but this model has no chat template; set chat: false")
+        turn = [{"role": "user", "content": text}]
+        wrapped: str = self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        return wrapped
+
+    def micro_batches(self, queries: Sequence[Query], regroup: bool = False) -> list[MicroBatch]:
+        """Cut queries into packs, prefix by prefix; packs of half the size to regroup."""
+        extra = [len(LabelTrie.build(query.label_ids).paths) - 1 for query in queries]
+        return pack_queries(queries, extra, self.pack_tokens // 2 if regroup else self.pack_tokens)
+
+    @torch.inference_mode()
+    def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
+        """Score one micro-batch in one forward pass."""
+        members = [queries[k] for k in batch.members]
+        tries = [LabelTrie.build(query.label_ids) for query in members]
+        if self._packable:
+            return self._score_packed(members, tries, batch.n_prefix)
+        return [self._score_plain(query, trie) for query, trie in zip(members, tries, strict=True)]
+
+    def description(self) -> dict[str, Any]:
+        """Versions, device and settings."""
+        import transformers
+
+        return {
+            "engine": "transformers",
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+            "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
+            "threads": torch.get_num_threads(),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "pack_tokens": self.pack_tokens,
+            "packed": self._packable,
+        }
+
+    def _score_packed(self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> list[LabelScores]:
+        prefix = queries[0].prompt_ids[:n_prefix]
+        packed = _Packed.build(queries, tries, n_prefix)
+        cache = self._prefix_cache(prefix)
+        allowed = torch.from_numpy(np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends]))
+        mask = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, float("-inf"))
+        output = self.model(
+            input_ids=self._tensor(packed.ids)[None],
+            attention_mask=mask[None, None].to(self.device),
+            position_ids=self._tensor(packed.positions)[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=self._tensor(packed.read_at),
+        )
+        cache.crop(-len(packed.ids))
+        logprobs = torch.log_softmax(output.logits[0].double(), dim=-1)
+        top = logprobs.argmax(dim=-1).tolist()
+        scores = []
+        first = 0
+        for query, trie in zip(queries, tries, strict=True):
+            rows = logprobs[first : first + len(trie.paths)]
+            tops = top[first : first + len(trie.paths)]
+            scores.append(_read(query, trie, rows, tops))
+            first += len(trie.paths)
+        return scores
+
+    def _score_plain(self, query: Query, trie: LabelTrie) -> LabelScores:
+        """One forward pass for each trie node: for models whose layers do not attend to the whole context."""
+        rows = []
+        for path in trie.paths:
+            ids = self._tensor([*query.prompt_ids, *path])[None]
+            rows.append(torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1))
+        logprobs = torch.stack(rows)
+        return _read(query, trie, logprobs, logprobs.argmax(dim=-1).tolist())
+
+    def _prefix_cache(self, prefix: TokenIds) -> Any:
+        """Keys and values of a prefix, computed in one pass of its own: the same whatever ran before."""
+        from transformers import DynamicCache
+
+        if self._prefix is None or self._prefix[0] != prefix:
+            self._prefix = None
+            cache = DynamicCache(config=self.model.config)
+            if prefix:
+                self.model(input_ids=self._tensor(prefix)[None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._prefix = (prefix, cache)
+        return self._prefix[1]
+
+    def _tensor(self, values: Sequence[int] | np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values, dtype=np.int64), device=self.device)
+
+
+class _Packed:
+    """One packed sequence: token ids, positions, which packed tokens each one attends to, where logits are read."""
+
+    def __init__(self, ids: np.ndarray, positions: np.ndarray, attends: np.ndarray, read_at: list[int]) -> None:
+        self.ids, self.positions, self.attends, self.read_at = ids, positions, attends, read_at
+
+    @classmethod
+    def build(cls, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> _Packed:
+        """Lay out suffixes and trie nodes one after another.
+
+        ``read_at`` lists, query by query, one packed index for each inner trie node, in the trie's order.
+        """
+        size = sum(
+            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1 for query, trie in zip(queries, tries, strict=True)
+        )
+        ids, positions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+        attends = np.zeros((size, size), dtype=bool)
+        read_at: list[int] = []
+        start = 0
+        for query, trie in zip(queries, tries, strict=True):
+            suffix = query.prompt_ids[n_prefix:]
+            stop = start + len(suffix)
+            ids[start:stop] = suffix
+            positions[start:stop] = np.arange(n_prefix, n_prefix + len(suffix))
+            attends[start:stop, start:stop] = np.tri(len(suffix), dtype=bool)
+            place = {(): stop - 1}
+            for path in trie.paths[1:]:
+                place[path] = stop
+                ids[stop] = path[-1]
+                positions[stop] = len(query.prompt_ids) + len(path) - 1
+                attends[stop] = attends[place[path[:-1]]]
+                attends[stop, stop] = True
+                stop += 1
+            read_at += [place[path] for path in trie.paths]
+            start = stop
+        return cls(ids, positions, attends, read_at)
+
+
+def _read(query: Query, trie: LabelTrie, logprobs: torch.Tensor, top: Sequence[int]) -> LabelScores:
+    return trie.read(query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node])
+
+
+def _attends_everywhere(config: Any) -> bool:
+    """Whether every layer attends to the whole context, so that a packed mask means the same to all of them."""
+    text = config.get_text_config()
+    layers = getattr(text, "layer_types", None)
+    if layers is not None:
+        return all(layer == "full_attention" for layer in layers)
+    return getattr(text, "sliding_window", None) is None

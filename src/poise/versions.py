@@ -1,0 +1,32 @@
+"""Versions of the code that makes numbers, for digests.
+
+Extraction is dear, so its version is a number that a person raises when answers change; a test guards it. The cheap
+stages take the digest of their source: any edit there reruns them, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+EXTRACTION_VERSION = 1
+
+_PACKAGE = Path(__file__).parent
+_SOURCES = {
+    "methods": ("methods", "stages/correct.py"),
+    "metrics": ("metrics", "stages/measure.py"),
+    "tables": ("artefacts/registry.py", "artefacts/tables"),
+    "figures": ("artefacts/registry.py", "artefacts/figures"),
+}
+
+
+@cache
+def source_digest(stage: str) -> str:
+    """Digest of the source files whose edits must rerun a stage (``methods``, ``metrics``, ``tables``, ``figures``)."""
+    state = hashlib.sha256()
+    for name in _SOURCES[stage]:
+        path = _PACKAGE / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            state.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
+    return state.hexdigest()[:12]
