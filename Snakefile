@@ -1,0 +1,44 @@
+# Poise: a table of contents. The plan says what there is to do; the rules say how each stage is called.
+#
+#   snakemake --cores all                             the default study, demo
+#   snakemake --cores all --config study=NAME         another study of conf/study, or one that `poise plan` made
+#   snakemake --cores all results/demo/tables/dnip_table3.csv      one file
+from snakemake.utils import min_version
+
+min_version("9.25")
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/sources.smk"
+include: "workflow/rules/extraction.smk"
+include: "workflow/rules/correction.smk"
+include: "workflow/rules/metrics.smk"
+include: "workflow/rules/artefacts.smk"
+
+
+localrules:
+    all,
+    tables,
+    figures,
+    sources,
+
+
+rule all:
+    input:
+        artefact_files("table") + artefact_files("figure"),
+    default_target: True
+
+
+rule tables:
+    input:
+        artefact_files("table"),
+
+
+rule figures:
+    input:
+        artefact_files("figure"),
+
+
+# Everything that needs the network, so that the rest can run offline.
+rule sources:
+    input:
+        source_files(),
