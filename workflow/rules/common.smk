@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from snakemake.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.settings import ExecMode
 
 from poise import paths, planfile
 from poise.artefacts.registry import ARTEFACTS, artefact_outputs
@@ -21,15 +22,15 @@ os.environ.setdefault("POISE_CONF", str(Path(workflow.basedir) / "conf"))
 def load_plan():
     """Path of the frozen plan and the plan itself.
 
-    The main process composes the study once and freezes it; jobs on other nodes get that file by its name and never
-    compose.
+    The main process composes the study once and freezes it; its jobs, on other nodes too, get that file by its name
+    in the environment and never compose.
     """
     try:
-        if "plan" in config:
-            path = Path(config["plan"])
+        if workflow.exec_mode == ExecMode.DEFAULT:
+            path = Path(config["plan"]) if "plan" in config else planfile.resolve(config.get("study", "demo"))
+            os.environ["POISE_PLAN"] = str(path)
         else:
-            path = planfile.resolve(config.get("study", "demo"))
-            config["plan"] = str(path)
+            path = Path(os.environ["POISE_PLAN"])
         return path, planfile.load(path)
     except PoiseError as error:
         raise WorkflowError(f"poise: {error}") from None

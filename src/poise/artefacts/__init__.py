@@ -1,0 +1,1 @@
+"""Tables and figures. They read tidy metrics and the plan, nothing else."""

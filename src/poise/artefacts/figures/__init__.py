@@ -1,0 +1,1 @@
+"""Figures: each function returns a matplotlib Figure."""

@@ -1,0 +1,1 @@
+"""Tables: each function returns a :class:`poise.artefacts.tables.table.Table`."""
