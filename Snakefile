@@ -7,6 +7,7 @@ from snakemake.utils import min_version
 
 min_version("9.25")
 
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/sources.smk"
 include: "workflow/rules/extraction.smk"
@@ -23,22 +24,22 @@ localrules:
 
 
 rule all:
-    input:
-        artefact_files("table") + artefact_files("figure"),
     default_target: True
+    input:
+        POISE.artefacts("table") + POISE.artefacts("figure"),
 
 
 rule tables:
     input:
-        artefact_files("table"),
+        POISE.artefacts("table"),
 
 
 rule figures:
     input:
-        artefact_files("figure"),
+        POISE.artefacts("figure"),
 
 
 # Everything that needs the network, so that the rest can run offline.
 rule sources:
     input:
-        source_files(),
+        POISE.sources(),

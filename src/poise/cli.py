@@ -15,8 +15,17 @@ import click
 from poise import __version__
 from poise.errors import PoiseError
 
-_PLAN = click.option("--plan", "plan_path", required=True, type=click.Path(path_type=Path), help="The frozen plan.")
-_LOG = click.option("--log", "log_path", type=click.Path(path_type=Path), help="Write the whole story here, tracebacks too.")
+_PLAN = click.option(
+    "--plan",
+    "plan_path",
+    envvar="POISE_PLAN",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The frozen plan; $POISE_PLAN if not given.",
+)
+_LOG = click.option(
+    "--log", "log_path", type=click.Path(path_type=Path), help="Write the whole story here, tracebacks too."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +44,9 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, log_path: Path | None = None, **kwargs: Any) -> None:
         if log_path is not None:
             log_path.parent.mkdir(parents=True, exist_ok=True)
-            logging.basicConfig(filename=log_path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
+            logging.basicConfig(
+                filename=log_path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s"
+            )
             logging.captureWarnings(True)
         try:
             command(*args, **kwargs)
@@ -50,7 +61,9 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
             if log_path is None:
                 raise
             logging.getLogger("poise").error(traceback.format_exc())
-            click.echo(f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True)
+            click.echo(
+                f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True
+            )
             sys.exit(1)
 
     return run
@@ -123,14 +136,15 @@ def prepare_model(plan_path: Path, model: str) -> None:
 @main.command()
 @_PLAN
 @click.option("--batch", required=True)
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; all cores if not given.")
 @_LOG
 @verb
-def extract(plan_path: Path, batch: str) -> None:
+def extract(plan_path: Path, batch: str, threads: int | None) -> None:
     """Ask a model everything in one batch: label log-probabilities."""
     from poise import planfile
     from poise.stages import extract as stage
 
-    stage.extract(planfile.load(plan_path), batch)
+    stage.extract(planfile.load(plan_path), batch, threads)
 
 
 @main.command()

@@ -47,7 +47,11 @@ class Cell:
     @property
     def condition(self) -> str:
         """Short name of the probe condition: the one field that differs from the base, or ``base``."""
-        changed = [f"{key}={getattr(self, key)}" for key, base in BASE_CONDITION.items() if getattr(self, key) != base]
+        changed = [
+            f"{key}={getattr(self, key)}"
+            for key, base in BASE_CONDITION.items()
+            if getattr(self, key) != base
+        ]
         return ",".join(changed) or "base"
 
 
@@ -152,14 +156,18 @@ def expand(
     """
     content = content or {}
     dataset_digests = {
-        name: digest([identity(dataset, _DRAWING), content.get(name)]) for name, dataset in study.datasets.items()
+        name: digest([identity(dataset, _DRAWING), content.get(name)])
+        for name, dataset in study.datasets.items()
     }
     model_digests = {
-        name: digest([name, identity(model.source), model.gguf, content.get(name)]) for name, model in study.models.items()
+        name: digest([name, identity(model.source), model.gguf, content.get(name)])
+        for name, model in study.models.items()
     }
     cells = tuple(_cells(study, dataset_digests, model_digests))
     if not cells:
-        raise PoiseError(f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment")
+        raise PoiseError(
+            f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment"
+        )
     return Plan(
         study=study,
         overrides=tuple(overrides),
@@ -193,7 +201,9 @@ def _prompts(study: Study) -> dict[str, Prompt]:
     }
 
 
-def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]) -> Iterator[Cell]:
+def _cells(
+    study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]
+) -> Iterator[Cell]:
     prompts = _prompts(study)
     engine = identity(study.engine)
     for experiment in study.experiment.values():
@@ -204,7 +214,12 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
         asked = conditions(study, experiment) if position else [BASE_CONDITION]
         for model in experiment.models or list(study.models):
             config = study.models[model]
-            model_identity = [model_digests[model], config.chat, config.context_length, identity(config.label_tokens)]
+            model_identity = [
+                model_digests[model],
+                config.chat,
+                config.context_length,
+                identity(config.label_tokens),
+            ]
             for dataset in experiment.datasets:
                 name = prompt_name(experiment, dataset)
                 prompt = identity(prompts[name], frozenset({"name"}))
@@ -222,7 +237,9 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
                                     "shots": shots,
                                     "seed": seed,
                                     "rows": rows,
-                                    "regrouped_rows": experiment.floor_rows if condition == BASE_CONDITION else 0,
+                                    "regrouped_rows": experiment.floor_rows
+                                    if condition == BASE_CONDITION
+                                    else 0,
                                 }
                                 yield Cell(
                                     id=digest([shared, axes]),
@@ -247,7 +264,9 @@ def assign_batches(
     models = {cell.id: cell.model for cell in cells}
     home: dict[str, Batch] = {}
     for batch in finished:
-        home.update({cell: batch for cell in batch.cells if models.get(cell) == batch.model and cell not in home})
+        home.update(
+            {cell: batch for cell in batch.cells if models.get(cell) == batch.model and cell not in home}
+        )
     for batch in pending:
         if all(models.get(cell) == batch.model and cell not in home for cell in batch.cells):
             home.update(dict.fromkeys(batch.cells, batch))

@@ -52,7 +52,9 @@ def load(path: Path) -> Plan:
     except FileNotFoundError:
         raise PoiseError(f"{path}: no plan here; make one with: poise plan study=… name=…") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise PoiseError(f"{path}: not a plan of this version of Poise ({type(error).__name__}); make it anew") from error
+        raise PoiseError(
+            f"{path}: not a plan of this version of Poise ({type(error).__name__}); make it anew"
+        ) from error
 
 
 def resolve(study: str) -> Path:
@@ -78,7 +80,11 @@ def batches_on_disk() -> Iterator[tuple[Batch, bool]]:
             batch = Batch(data["id"], data["model"], tuple(data["cells"]))
         except (KeyError, TypeError, ValueError):
             continue  # a damaged manifest: its cells are asked again, in another batch
-        yield batch, (manifest.parent / "responses.parquet").is_file() and (manifest.parent / "index.parquet").is_file()
+        yield (
+            batch,
+            (manifest.parent / "responses.parquet").is_file()
+            and (manifest.parent / "index.parquet").is_file(),
+        )
 
 
 def content_digests(study: Study) -> dict[str, str]:

@@ -1,15 +1,9 @@
 # Artefacts: one table or figure a job, from tidy metrics only.
 
 
-def artefact_digest(artefact, stage):
-    """What an artefact is made of besides its inputs: titles and names in the plan, and the code that makes it."""
-    names = PLAN.study.model_dump(mode="json", include={"model", "dataset", "probe", "method", "experiment"})
-    return digest([artefact, names, source_digest(stage)])
-
-
 rule table:
     input:
-        artefact_inputs,
+        POISE.artefact_inputs,
     output:
         csv=report(
             str(paths.table(STUDY, "{artefact}")),
@@ -24,27 +18,31 @@ rule table:
             subcategory="As printed",
             labels={"table": "{artefact}"},
         ),
-    params:
-        digest=lambda wildcards: artefact_digest(wildcards.artefact, "tables"),
     log:
         f"logs/{STUDY}/tables/{{artefact}}.log",
     resources:
         mem_mb=1000,
+    params:
+        digest=POISE.artefact_digest,
     shell:
-        "{POISE} table --plan {PLAN_PATH} --artefact {wildcards.artefact} --log {log}"
+        "poise table --artefact {wildcards.artefact} --log {log}"
 
 
 rule figure:
     input:
-        artefact_inputs,
+        POISE.artefact_inputs,
     output:
-        png=report(str(paths.figure(STUDY, "{artefact}")), category="Figures", labels={"figure": "{artefact}"}),
+        png=report(
+            str(paths.figure(STUDY, "{artefact}")),
+            category="Figures",
+            labels={"figure": "{artefact}"},
+        ),
         pdf=str(paths.figure(STUDY, "{artefact}", ".pdf")),
-    params:
-        digest=lambda wildcards: artefact_digest(wildcards.artefact, "figures"),
     log:
         f"logs/{STUDY}/figures/{{artefact}}.log",
     resources:
         mem_mb=1000,
+    params:
+        digest=POISE.artefact_digest,
     shell:
-        "{POISE} figure --plan {PLAN_PATH} --artefact {wildcards.artefact} --log {log}"
+        "poise figure --artefact {wildcards.artefact} --log {log}"

@@ -3,17 +3,17 @@
 
 rule correct:
     input:
-        lambda wildcards: responses(wildcards.experiment, wildcards.model, wildcards.dataset),
+        POISE.correct_inputs,
     output:
-        predictions=str(paths.predictions(STUDY, "{experiment}", "{model}", "{dataset}", "{method}")),
-        fits=str(paths.predictions(STUDY, "{experiment}", "{model}", "{dataset}", "{method}").with_suffix(".json")),
-    params:
-        digest=lambda wildcards: digest(
-            [
-                group_cells(wildcards),
-                PLAN.study.methods[wildcards.method].model_dump(mode="json"),
-                source_digest("methods"),
-            ]
+        predictions=str(
+            paths.predictions(
+                STUDY, "{experiment}", "{model}", "{dataset}", "{method}"
+            )
+        ),
+        fits=str(
+            paths.predictions(
+                STUDY, "{experiment}", "{model}", "{dataset}", "{method}"
+            ).with_suffix(".json")
         ),
     log:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.log",
@@ -21,6 +21,8 @@ rule correct:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.tsv"
     resources:
         mem_mb=1000,
+    params:
+        digest=POISE.correct_digest,
     shell:
-        "{POISE} correct --plan {PLAN_PATH} --experiment {wildcards.experiment} --model {wildcards.model}"
+        "poise correct --experiment {wildcards.experiment} --model {wildcards.model}"
         " --dataset {wildcards.dataset} --method {wildcards.method} --log {log}"

@@ -3,7 +3,7 @@
 
 rule extract:
     input:
-        batch_inputs,
+        POISE.batch_inputs,
     output:
         responses=str(paths.RESPONSES / "{model}" / "{batch}" / "responses.parquet"),
         index=str(paths.RESPONSES / "{model}" / "{batch}" / "index.parquet"),
@@ -12,8 +12,8 @@ rule extract:
     benchmark:
         "logs/extract/{model}/{batch}.tsv"
     # All cores: two extractions never share a CPU by accident.
-    threads: workflow.cores
+    threads: os.cpu_count()
     resources:
         mem_mb=4000,
     shell:
-        "{POISE} extract --plan {PLAN_PATH} --batch {wildcards.batch} --log {log}"
+        "poise extract --batch {wildcards.batch} --threads {threads} --log {log}"

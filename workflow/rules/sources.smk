@@ -14,30 +14,26 @@ rule download_package:
         "logs/download/{filename}.log",
     retries: 2
     shell:
-        "{POISE} download --plan {PLAN_PATH} --file {wildcards.filename} --log {log}"
+        "poise download --file {wildcards.filename} --log {log}"
 
 
 rule prepare_dataset:
     input:
-        lambda wildcards: package_file(PLAN.study.datasets[wildcards.dataset]),
+        POISE.dataset_inputs,
     output:
         str(paths.PREPARED / "{dataset}.{digest}.parquet"),
     log:
         "logs/prepare/{dataset}.{digest}.log",
-    wildcard_constraints:
-        digest="[0-9a-f]{12}",
     shell:
-        "{POISE} prepare-dataset --plan {PLAN_PATH} --dataset {wildcards.dataset} --log {log}"
+        "poise prepare-dataset --dataset {wildcards.dataset} --log {log}"
 
 
 rule prepare_model:
     input:
-        lambda wildcards: package_file(PLAN.study.models[wildcards.model]),
+        POISE.model_inputs,
     output:
         str(paths.MODELS / "{model}.{digest}" / "poise.json"),
     log:
         "logs/prepare/{model}.{digest}.log",
-    wildcard_constraints:
-        digest="[0-9a-f]{12}",
     shell:
-        "{POISE} prepare-model --plan {PLAN_PATH} --model {wildcards.model} --log {log}"
+        "poise prepare-model --model {wildcards.model} --log {log}"

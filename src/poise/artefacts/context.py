@@ -28,7 +28,9 @@ class Context:
     def require(self, artefact: str) -> None:
         """Refuse to make an artefact from nothing."""
         if self.metrics.empty:
-            raise PoiseError(f"{artefact}: this study measures nothing that it could show; add an experiment to the study")
+            raise PoiseError(
+                f"{artefact}: this study measures nothing that it could show; add an experiment to the study"
+            )
 
     def model_title(self, name: str) -> str:
         """Model name as tables print it."""
@@ -50,7 +52,10 @@ def mean_sd(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Mean and sample SD (ddof 1) of ``value`` over seeds; ``runs`` counts them; SD is NaN for one run."""
     grouped = rows.groupby(list(by), sort=False)
     found = grouped.agg(
-        mean=("value", "mean"), sd=("value", "std"), runs=("value", "size"), provenance=("provenance", "first")
+        mean=("value", "mean"),
+        sd=("value", "std"),
+        runs=("value", "size"),
+        provenance=("provenance", "first"),
     )
     return found.reset_index()
 
@@ -58,7 +63,11 @@ def mean_sd(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 def mean_over_datasets(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Average ``value`` over data sets run by run, as rows of the data set ``all``."""
     keys = [*(key for key in by if key != "dataset"), "seed"]
-    found = rows.groupby(keys, sort=False).agg(value=("value", "mean"), provenance=("provenance", "first")).reset_index()
+    found = (
+        rows.groupby(keys, sort=False)
+        .agg(value=("value", "mean"), provenance=("provenance", "first"))
+        .reset_index()
+    )
     return found.assign(dataset="all")
 
 

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -26,7 +26,9 @@ def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
     try:
         parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
     except OverrideParseException as error:
-        raise PoiseError(f"override {error.override!r}: not Hydra's override grammar (expected key=value)") from error
+        raise PoiseError(
+            f"override {error.override!r}: not Hydra's override grammar (expected key=value)"
+        ) from error
     axes = [
         [f"{item.get_key_element()}={value}" for value in item.sweep_string_iterator()]
         if item.is_sweep_override()
@@ -63,8 +65,7 @@ def compose_study(overrides: Sequence[str]) -> Study:
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
         raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
-    assert isinstance(raw, dict)
-    return validate_study(_named(raw, overrides), folder)
+    return validate_study(_named(cast(dict[str, Any], raw), overrides), folder)
 
 
 def validate_study(raw: dict[str, Any], folder: Path) -> Study:
@@ -88,7 +89,9 @@ def _hydra_line(error: Exception, folder: Path) -> str:
     if missing:
         group, name = missing.groups()
         known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
-        return f"{folder.name}/{group}/{name}.yaml: file not found; {group} must be one of: {', '.join(known)}"
+        return (
+            f"{folder.name}/{group}/{name}.yaml: file not found; {group} must be one of: {', '.join(known)}"
+        )
     override = re.search(r"Could not override '([^']+)'", text)
     if override:
         return f"override {override[1]}: no such key in {folder.name}/; see the files there for the keys and their meaning"
@@ -97,7 +100,9 @@ def _hydra_line(error: Exception, folder: Path) -> str:
 
 def _validation_line(error: ValidationError, folder: Path) -> str:
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")]
+    location = [
+        str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")
+    ]
     key = ".".join(location) or "study"
     where = _file_of(location, folder)
     message = first["msg"].removeprefix("Value error, ")

@@ -158,7 +158,9 @@ class Dataset(Strict):
         if self.label_thresholds is not None and (
             len(self.label_thresholds) != n - 1 or sorted(self.label_thresholds) != self.label_thresholds
         ):
-            raise ValueError(f"label_thresholds must be {n - 1} rising numbers, found {self.label_thresholds}")
+            raise ValueError(
+                f"label_thresholds must be {n - 1} rising numbers, found {self.label_thresholds}"
+            )
         if isinstance(self.prompt, ICLPrompt) and len(self.prompt.label_words) != n:
             raise ValueError(f"prompt.label_words must have {n} words, found {len(self.prompt.label_words)}")
         return self
@@ -212,7 +214,9 @@ class Probe(Strict):
         for contrast, levels in self.contrasts.items():
             unknown = sorted(set(levels) - set(self.levels))
             if unknown or len(levels) < 2:
-                raise ValueError(f"contrast {contrast} must compare two or more of {self.levels}, found {levels}")
+                raise ValueError(
+                    f"contrast {contrast} must compare two or more of {self.levels}, found {levels}"
+                )
         return self
 
 
@@ -280,14 +284,18 @@ class Study(Strict):
             ):
                 missing = sorted(set(wanted) - set(known))
                 if missing:
-                    raise ValueError(f"experiment.{name}.{kind}: {missing} not in this study, which has {sorted(known)}")
+                    raise ValueError(
+                        f"experiment.{name}.{kind}: {missing} not in this study, which has {sorted(known)}"
+                    )
             if experiment.instrument == "position" and (
                 experiment.prompt is None or experiment.prompt.kind != "ordinal"
             ):
                 raise ValueError(f"experiment.{name}.prompt: the position instrument needs an ordinal prompt")
             for dataset in experiment.datasets:
                 if experiment.instrument == "position" and not self.datasets[dataset].ordered:
-                    raise ValueError(f"experiment.{name}.datasets: {dataset} is not ordered (dataset.{dataset}.ordered)")
+                    raise ValueError(
+                        f"experiment.{name}.datasets: {dataset} is not ordered (dataset.{dataset}.ordered)"
+                    )
         return self
 
     @property

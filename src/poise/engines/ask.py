@@ -53,7 +53,9 @@ class Asked:
     seconds: float
 
 
-def tokenise(engine: Engine, requests: Sequence[Request], scoring: str, context_length: int, where: str) -> list[Tokenised]:
+def tokenise(
+    engine: Engine, requests: Sequence[Request], scoring: str, context_length: int, where: str
+) -> list[Tokenised]:
     """Tokenise requests, dropping whole demonstrations from those that are too long.
 
     Raises
@@ -101,12 +103,16 @@ def ask(
     """
     queries = [item.query for item in tokenised]
     batches = engine.micro_batches(queries, regroup)
-    store = PartStore(parts, digest([[request.id for request in requests], [[b.members, b.n_prefix] for b in batches]]))
+    store = PartStore(
+        parts, digest([[request.id for request in requests], [[b.members, b.n_prefix] for b in batches]])
+    )
     todo = [k for k in range(len(batches)) if k not in store.scores]
     n_resumed = sum(len(batches[k].members) for k in store.scores)
     started = flushed = clock()
     pending: dict[int, list[LabelScores]] = {}
-    with tqdm(total=len(requests), initial=n_resumed, desc=label, unit="prompt", smoothing=0.05, mininterval=0.5) as bar:
+    with tqdm(
+        total=len(requests), initial=n_resumed, desc=label, unit="prompt", smoothing=0.05, mininterval=0.5
+    ) as bar:
         for k in todo:
             pending[k] = engine.score(queries, batches[k])
             bar.update(len(batches[k].members))
@@ -139,7 +145,9 @@ def ask(
     )
 
 
-def _label_space(engine: Engine, tail: str, labels: tuple[str, ...], scoring: str, where: str) -> tuple[LabelSpace, bool]:
+def _label_space(
+    engine: Engine, tail: str, labels: tuple[str, ...], scoring: str, where: str
+) -> tuple[LabelSpace, bool]:
     encoded = [label_token_ids(engine.encode, tail, label) for label in labels]
     space = label_space(labels, [ids for ids, _ in encoded], scoring, where)
     return space, all(joint for _, joint in encoded)
@@ -156,7 +164,9 @@ def _shorter(prompt: PromptText, n_tokens: int, context_length: int, where: str)
 
 def _checked(logprobs: np.ndarray, request: str) -> np.ndarray:
     if not np.isfinite(logprobs).all():
-        raise PoiseError(f"request {request}: the engine gave no finite log-probability for a label: {logprobs.tolist()}")
+        raise PoiseError(
+            f"request {request}: the engine gave no finite log-probability for a label: {logprobs.tolist()}"
+        )
     return logprobs
 
 
@@ -166,6 +176,8 @@ def _computed_tokens(queries: Sequence[Query], batches: Sequence[MicroBatch]) ->
     for batch in batches:
         members, n_prefix = batch.members, batch.n_prefix
         prefix = queries[members[0]].prompt_ids[:n_prefix]
-        total += (n_prefix if prefix != previous else 0) + sum(len(queries[k].prompt_ids) - n_prefix for k in members)
+        total += (n_prefix if prefix != previous else 0) + sum(
+            len(queries[k].prompt_ids) - n_prefix for k in members
+        )
         previous = prefix
     return total

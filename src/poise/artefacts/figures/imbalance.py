@@ -37,12 +37,16 @@ def confusion_matrices(context: Context) -> Figure:
             accuracy = np.trace(counted) / totals.sum()
             axes[row, column].set(xlabel="predicted class", ylabel="true class" if column == 0 else "")
             name = f"{context.dataset_title(dataset)}, {title}\n"
-            axes[row, column].set_title(f"{name}{shots.replace('_', '-')}, seed {seed}, accuracy {100 * accuracy:.1f} %")
+            axes[row, column].set_title(
+                f"{name}{shots.replace('_', '-')}, seed {seed}, accuracy {100 * accuracy:.1f} %"
+            )
             axes[row, column].tick_params(axis="x", rotation=45)
             axes[row, column].tick_params(axis="y", rotation=0)
             plt.setp(axes[row, column].get_xticklabels(), ha="right", rotation_mode="anchor")
     models = " · ".join(context.model_title(name) for name in dict.fromkeys(counts["model"]))
-    figure.suptitle(f"Test confusion matrices: counts, coloured by share of the true class\n{models} · {_provenance(counts)}")
+    figure.suptitle(
+        f"Test confusion matrices: counts, coloured by share of the true class\n{models} · {_provenance(counts)}"
+    )
     return figure
 
 

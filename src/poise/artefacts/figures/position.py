@@ -27,12 +27,17 @@ def label_order(context: Context) -> Figure:
     figure = plt.figure(figsize=(10.5, 4.4))
     panels = figure.subplot_mosaic([["natural", "rates"], ["reversed", "rates"]], width_ratios=[1.75, 1])
     last = label_surfaces(prompt, dataset.classes)[-1]
-    for order, colour, meaning in (("natural", BLUE, dataset.classes[-1]), ("reversed", ORANGE, dataset.classes[0])):
+    for order, colour, meaning in (
+        ("natural", BLUE, dataset.classes[-1]),
+        ("reversed", ORANGE, dataset.classes[0]),
+    ):
         renderer = Renderer(prompt, dataset, (), context.study.models[first["model"]].label_tokens, order)
         text = header(prompt, dataset, order) + "\n\n" + renderer.request(_SENTENCE).prompt.query
         _box(panels[order], f"{order} label order", text, f"answer {last}  →  {meaning}", colour)
     _rates(panels["rates"], context)
-    figure.suptitle("The same answer means the opposite class once the label mapping is reversed (illustration; demonstrations omitted)")
+    figure.suptitle(
+        "The same answer means the opposite class once the label mapping is reversed (illustration; demonstrations omitted)"
+    )
     return figure
 
 
@@ -41,7 +46,16 @@ def _box(axes: Axes, title: str, text: str, answer: str, colour: str) -> None:
     axes.set_title(title, loc="left", color=colour, fontweight="bold")
     wrapped = "\n".join("\n".join(textwrap.wrap(line, 78)) for line in text.split("\n"))
     axes.text(0.01, 0.96, wrapped, va="top", family="monospace", fontsize=7.5, transform=axes.transAxes)
-    axes.text(0.01, 0.02, answer, va="bottom", fontsize=10, fontweight="bold", color=colour, transform=axes.transAxes)
+    axes.text(
+        0.01,
+        0.02,
+        answer,
+        va="bottom",
+        fontsize=10,
+        fontweight="bold",
+        color=colour,
+        transform=axes.transAxes,
+    )
     axes.patch.set_visible(True)
 
 
@@ -58,7 +72,9 @@ def _rates(axes: Axes, context: Context) -> None:
     floors = context.metric("flip_floor")
     if len(floors):
         axes.axvline(100 * floors["value"].mean(), color=GREY, linestyle="--", label="numerical floor")
-    axes.set(yticks=range(len(names)), yticklabels=names, xlim=(-3, 103), xlabel="prediction flip rate P1 (%)")
+    axes.set(
+        yticks=range(len(names)), yticklabels=names, xlim=(-3, 103), xlabel="prediction flip rate P1 (%)"
+    )
     axes.set_ylim(len(names) - 0.4, -0.6)
     kinds = ", ".join(sorted(set(rates["provenance"])))
     models = "\n".join(context.model_title(name) for name in dict.fromkeys(rates["model"]))

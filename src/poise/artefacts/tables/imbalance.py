@@ -50,20 +50,43 @@ def _confusion(context: Context, method: str, caption: str, printed: str) -> Tab
     tidy, sections = [], []
     for (model, dataset, shots, seed), rows in first_runs(counts):
         matrix = count_matrix(rows)
-        sections.append((f"{context.model_title(model)}, {context.dataset_title(dataset)}, {shots}, seed {seed}", _margins(matrix)))
+        sections.append(
+            (
+                f"{context.model_title(model)}, {context.dataset_title(dataset)}, {shots}, seed {seed}",
+                _margins(matrix),
+            )
+        )
         shared = {"model": model, "dataset": dataset, "shots": shots, "seed": seed, "method": method,
                   "provenance": rows["provenance"].iloc[0]}  # fmt: skip
         tidy += [
-            {**shared, "quantity": "count", "true_class": true, "pred_class": predicted, "value": int(matrix.loc[true, predicted])}
+            {
+                **shared,
+                "quantity": "count",
+                "true_class": true,
+                "pred_class": predicted,
+                "value": int(matrix.loc[true, predicted]),
+            }
             for true in matrix.index
             for predicted in matrix.columns
         ]
     paper = reference(printed, list(counts["model"].unique()), list(counts["dataset"].unique()))
-    for (model, dataset), rows in paper[paper["quantity"] == "count"].groupby(["model", "dataset"], sort=False):
+    for (model, dataset), rows in paper[paper["quantity"] == "count"].groupby(
+        ["model", "dataset"], sort=False
+    ):
         wide = rows.assign(value=rows["value"].astype(float)).rename(columns={"true_class": "class"})
-        sections.append((f"{context.model_title(str(model))}, {context.dataset_title(str(dataset))} (paper)", _margins(count_matrix(wide))))
+        sections.append(
+            (
+                f"{context.model_title(str(model))}, {context.dataset_title(str(dataset))} (paper)",
+                _margins(count_matrix(wide)),
+            )
+        )
     frame = pd.concat([pd.DataFrame(tidy), paper], ignore_index=True)
-    return Table(caption, frame, tuple(sections), ("Rows are true classes, columns predictions; Acc. and Prec. in percent.",))
+    return Table(
+        caption,
+        frame,
+        tuple(sections),
+        ("Rows are true classes, columns predictions; Acc. and Prec. in percent.",),
+    )
 
 
 def _margins(matrix: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +98,12 @@ def _margins(matrix: pd.DataFrame) -> pd.DataFrame:
     wide.insert(0, "True \\ Pred.", list(matrix.index))
     wide["All"] = totals.astype(str)
     wide["Acc."] = [percent(value) for value in accuracy]
-    wide.loc[len(wide)] = ["All", *predicted.astype(str), str(totals.sum()), percent(right.sum() / totals.sum())]
+    wide.loc[len(wide)] = [
+        "All",
+        *predicted.astype(str),
+        str(totals.sum()),
+        percent(right.sum() / totals.sum()),
+    ]
     wide.loc[len(wide)] = ["Prec.", *(percent(value) for value in precision), "", ""]
     return wide
 
@@ -100,14 +128,19 @@ def main_table(context: Context) -> Table:
     tidy = pd.concat(
         [
             summary.assign(seed=pd.NA),
-            by_run.rename(columns={"value": "mean"})[[*_GRID, "seed", "metric", "mean", "low", "high", "n", "note", "provenance"]],
+            by_run.rename(columns={"value": "mean"})[
+                [*_GRID, "seed", "metric", "mean", "low", "high", "n", "note", "provenance"]
+            ],
         ],
         ignore_index=True,
     )
     return Table(
         "Test accuracy and COBias (%), mean ± SD over demonstration seeds",
         tidy,
-        (("", _paper_shape(context, summary)), ("COBias of each run, with 95 % bootstrap intervals", _by_run(context))),
+        (
+            ("", _paper_shape(context, summary)),
+            ("COBias of each run, with 95 % bootstrap intervals", _by_run(context)),
+        ),
         (
             "COBias is the mean absolute difference of class accuracies over all pairs (Eq. 4); lower is better.",
             "The floor is the mean COBias that equal class accuracies would show at these class counts.",
@@ -121,14 +154,20 @@ def main_table(context: Context) -> Table:
 def _mu_note(context: Context) -> list[str]:
     values = sorted({float(value) for value in context.metric("mu")["value"]})
     rows = sorted({int(n) for n in context.metric("mu")["n"]})
-    return [f"PMI smoothing mu: {', '.join(f'{value:g}' for value in values)} on {rows} optimisation rows."] if values else []
+    return (
+        [f"PMI smoothing mu: {', '.join(f'{value:g}' for value in values)} on {rows} optimisation rows."]
+        if values
+        else []
+    )
 
 
 def _paper_shape(context: Context, summary: pd.DataFrame) -> pd.DataFrame:
     datasets = ["all", *(name for name in dict.fromkeys(summary["dataset"]) if name != "all")]
     indexed = summary.set_index([*_GRID, "metric", "provenance"])
     rows = []
-    for (method, model, shots, provenance), _ in summary.groupby(["method", "model", "shots", "provenance"], sort=False):
+    for (method, model, shots, provenance), _ in summary.groupby(
+        ["method", "model", "shots", "provenance"], sort=False
+    ):
         row = {
             "Method": context.method_title(method),
             "Model": context.model_title(model) + (" (paper)" if provenance == "paper" else ""),
@@ -143,7 +182,11 @@ def _paper_shape(context: Context, summary: pd.DataFrame) -> pd.DataFrame:
                     continue
                 found = indexed.loc[key]
                 floor_key = (method, model, shots, dataset, "cobias_floor", provenance)
-                floor = f" (floor {percent(indexed.loc[floor_key]['mean'])})" if metric == "cobias" and floor_key in indexed.index else ""
+                floor = (
+                    f" (floor {percent(indexed.loc[floor_key]['mean'])})"
+                    if metric == "cobias" and floor_key in indexed.index
+                    else ""
+                )
                 row[f"{title} {name}"] = percent_sd(found["mean"], found["sd"]) + floor
         rows.append(row)
     return pd.DataFrame(rows)
@@ -164,6 +207,8 @@ def _by_run(context: Context) -> pd.DataFrame:
         changes = context.metric("cobias_difference")
         match = (changes[keys] == pd.Series(dict(zip(keys, key, strict=True)))).all(axis=1)
         for _, change in changes[match].iterrows():
-            row[f"Change, {context.method_title(change['method'])}"] = percent_interval(change["value"], change["low"], change["high"])
+            row[f"Change, {context.method_title(change['method'])}"] = percent_interval(
+                change["value"], change["low"], change["high"]
+            )
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import pandas as pd
 
-from poise.artefacts.context import Context, mean_sd, p_value, percent, percent_interval, percent_sd, reference
+from poise.artefacts.context import (
+    Context,
+    mean_sd,
+    p_value,
+    percent,
+    percent_interval,
+    percent_sd,
+    reference,
+)
 from poise.artefacts.tables.table import Table
 
 _RUN = ["model", "dataset", "shots", "seed"]
 _PROBES = {"p1": "P1 label order", "p2": "P2 demonstration order", "p3": "P3 placement"}
-_PAIRS = {"p2a": "P2a random–ascending", "p2b": "P2b random–descending", "p3a": "P3a before–after", "p3b": "P3b before–split"}
+_PAIRS = {
+    "p2a": "P2a random–ascending",
+    "p2b": "P2b random–descending",
+    "p3a": "P3a before–after",
+    "p3b": "P3b before–split",
+}
 _NO_GENERATION = "needs stochastic generation, which this version of Poise does not ask for"
 
 
@@ -59,7 +72,19 @@ def flip_rates(context: Context) -> Table:
     floor = context.metric("flip_floor")[[*_RUN, "value", "n", "high"]]
     floor = floor.rename(columns={"value": "floor", "n": "floor_n", "high": "floor_high"})
     runs = pd.concat(measured, ignore_index=True).merge(floor, on=_RUN, how="left")
-    columns = [*_RUN, "measure", "value", "low", "high", "n", "worst_case", "floor", "floor_n", "floor_high", "provenance"]
+    columns = [
+        *_RUN,
+        "measure",
+        "value",
+        "low",
+        "high",
+        "n",
+        "worst_case",
+        "floor",
+        "floor_n",
+        "floor_high",
+        "provenance",
+    ]
     tidy = runs[columns].rename(columns={"value": "pfr"}).assign(decoding="greedy", note="")
     missing = pd.DataFrame(
         [
@@ -70,7 +95,11 @@ def flip_rates(context: Context) -> Table:
         ]
     )  # fmt: skip
     paper = reference("position/table2.csv", list(runs["model"].unique()), [])
-    paper = paper.rename(columns={"wilson_low": "low", "wilson_high": "high"}) if "sst5" in set(runs["dataset"]) else paper.iloc[:0]
+    paper = (
+        paper.rename(columns={"wilson_low": "low", "wilson_high": "high"})
+        if "sst5" in set(runs["dataset"])
+        else paper.iloc[:0]
+    )
     return Table(
         "Position sensitivity: prediction flip rates (%) with Wilson 95 % intervals",
         pd.concat([tidy, missing, paper], ignore_index=True),
@@ -90,7 +119,9 @@ def flip_rates(context: Context) -> Table:
     )
 
 
-def _wide_rates(context: Context, tidy: pd.DataFrame, probes: dict[str, str], paper: pd.DataFrame) -> pd.DataFrame:
+def _wide_rates(
+    context: Context, tidy: pd.DataFrame, probes: dict[str, str], paper: pd.DataFrame
+) -> pd.DataFrame:
     rows = []
     for (model, dataset, shots, seed), group in tidy.groupby(_RUN, sort=False):
         by_measure = group.set_index("measure")
@@ -101,12 +132,17 @@ def _wide_rates(context: Context, tidy: pd.DataFrame, probes: dict[str, str], pa
             found = by_measure.loc[probe]
             row[title] = percent_interval(found["pfr"], found["low"], found["high"])
         row["Worst case"] = " / ".join(percent(by_measure.loc[probe]["worst_case"]) for probe in probes)
-        row["Floor (n)"] = "–" if pd.isna(any_row["floor"]) else f"{percent(any_row['floor'])} ({int(any_row['floor_n'])})"
+        row["Floor (n)"] = (
+            "–" if pd.isna(any_row["floor"]) else f"{percent(any_row['floor'])} ({int(any_row['floor_n'])})"
+        )
         row["Noise"] = row["Total"] = "not measured"
         rows.append(row)
     for model, group in paper.groupby("model", sort=False):
         printed = group.set_index("measure")[["pfr", "low", "high"]].astype(float)
-        row = {"Model": f"{context.model_title(str(model))} (paper)", "Data set": context.dataset_title("sst5")}
+        row = {
+            "Model": f"{context.model_title(str(model))} (paper)",
+            "Data set": context.dataset_title("sst5"),
+        }
         row |= {title: percent_interval(*printed.loc[probe]) for probe, title in probes.items()}
         row |= {title: percent_interval(*printed.loc[title.lower()]) for title in ("Noise", "Total")}
         rows.append(row)
@@ -119,7 +155,11 @@ def _mean_rates(context: Context, runs: pd.DataFrame) -> pd.DataFrame:
     summary["text"] = [percent_sd(mean, sd) for mean, sd in zip(summary["mean"], summary["sd"], strict=True)]
     rows = []
     for (model, dataset, shots), group in summary.groupby(["model", "dataset", "shots"], sort=False):
-        row = {"Model": context.model_title(model), "Data set": context.dataset_title(dataset), "Demonstrations": shots.replace("_", " ")}
+        row = {
+            "Model": context.model_title(model),
+            "Data set": context.dataset_title(dataset),
+            "Demonstrations": shots.replace("_", " "),
+        }
         row |= {titles[measure]: text for measure, text in zip(group["measure"], group["text"], strict=True)}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -129,12 +169,20 @@ def accuracy_tests(context: Context) -> Table:
     """Accuracy under each condition with McNemar's and Cochran's tests (position paper, §3.4)."""
     names = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "spearman_rho": "ρ", "mae": "MAE", "parse_failure_rate": "Parse failures",
              "label_mass": "Label mass"}  # fmt: skip
-    tests = {"mcnemar_p": "McNemar p (natural better than reversed)", "cochran_q": "Cochran's Q", "cochran_p": "p"}
+    tests = {
+        "mcnemar_p": "McNemar p (natural better than reversed)",
+        "cochran_q": "Cochran's Q",
+        "cochran_p": "p",
+    }
     shown = context.metrics[context.metrics["metric"].isin([*names, *tests])]
     tidy = shown[[*_RUN, "condition", "metric", "value", "n", "note", "provenance"]].reset_index(drop=True)
-    summary = mean_sd(shown[shown["metric"].isin(names)], ["model", "dataset", "shots", "condition", "metric"])
+    summary = mean_sd(
+        shown[shown["metric"].isin(names)], ["model", "dataset", "shots", "condition", "metric"]
+    )
     rows = []
-    for (model, dataset, shots, condition), group in summary.groupby(["model", "dataset", "shots", "condition"], sort=False):
+    for (model, dataset, shots, condition), group in summary.groupby(
+        ["model", "dataset", "shots", "condition"], sort=False
+    ):
         by_metric = group.set_index("metric")
         row = {"Model": context.model_title(model), "Data set": context.dataset_title(dataset),
                "Demonstrations": shots.replace("_", " "), "Condition": _condition(condition)}  # fmt: skip
@@ -142,7 +190,9 @@ def accuracy_tests(context: Context) -> Table:
             mean, sd = by_metric.loc[metric, ["mean", "sd"]]
             is_share = metric not in ("spearman_rho", "mae")
             spread = "" if pd.isna(sd) else f" ± {sd:.3f}"
-            row[f"{title} (%)" if is_share else title] = percent_sd(mean, sd) if is_share else f"{mean:.3f}{spread}"
+            row[f"{title} (%)" if is_share else title] = (
+                percent_sd(mean, sd) if is_share else f"{mean:.3f}{spread}"
+            )
         rows.append(row)
     return Table(
         "Accuracy under each probe condition, mean ± SD over demonstration seeds, with tests of each run",
@@ -159,7 +209,9 @@ def accuracy_tests(context: Context) -> Table:
 def _tests(context: Context) -> pd.DataFrame:
     rows = []
     for (model, dataset, shots, seed), group in context.metrics.groupby(_RUN, sort=False):
-        found = group[group["metric"].isin(["mcnemar_p", "cochran_q", "cochran_p"])].set_index(["metric", "condition"])["value"]
+        found = group[group["metric"].isin(["mcnemar_p", "cochran_q", "cochran_p"])].set_index(
+            ["metric", "condition"]
+        )["value"]
         rows.append(
             {
                 "Model": context.model_title(model),
@@ -169,7 +221,10 @@ def _tests(context: Context) -> pd.DataFrame:
                 "McNemar p, label order": p_value(found.get(("mcnemar_p", "label_order"))),
                 **{
                     f"Cochran {name}": f"Q = {found[('cochran_q', condition)]:.2f}, p {_relation(found[('cochran_p', condition)])}"
-                    for condition, name in (("demonstration_order", "demonstration order"), ("placement", "placement"))
+                    for condition, name in (
+                        ("demonstration_order", "demonstration order"),
+                        ("placement", "placement"),
+                    )
                     if ("cochran_q", condition) in found
                 },
             }

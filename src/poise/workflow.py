@@ -1,0 +1,151 @@
+"""What the Snakefile asks: which plan this run follows, which files each rule reads, what its digest is. Light."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from poise import paths, planfile
+from poise.artefacts.registry import ARTEFACTS, artefact_outputs
+from poise.config.schema import Dataset, Experiment, Model
+from poise.errors import PoiseError
+from poise.hashing import digest
+from poise.plan import Cell, Plan
+from poise.versions import source_digest
+
+PLAN_VARIABLE = "POISE_PLAN"
+
+
+class Wildcards(Protocol):
+    """Snakemake's wildcards: the names that a rule's file patterns captured."""
+
+    def __getattr__(self, name: str) -> str: ...
+
+
+class Workflow:
+    """Input functions and digests of all rules, for one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.study = plan.study.name
+
+    @classmethod
+    def start(cls, project: Path, config: Mapping[str, Any], is_main: bool) -> Workflow:
+        """Load the plan of this run.
+
+        The main process composes the study once and freezes it. Its jobs, on other nodes too, get the frozen file's
+        name and the path of the ``poise`` command through the environment, and never compose.
+        """
+        os.environ.setdefault("POISE_CONF", str(project / "conf"))
+        if is_main:
+            os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+            path = Path(config["plan"]) if "plan" in config else planfile.resolve(config.get("study", "demo"))
+            os.environ[PLAN_VARIABLE] = str(path)
+        elif PLAN_VARIABLE not in os.environ:
+            raise PoiseError(f"{PLAN_VARIABLE} is not set in this job; pass the environment on to jobs")
+        return cls(planfile.load(Path(os.environ[PLAN_VARIABLE])))
+
+    # Targets -------------------------------------------------------------------------------------------------------
+
+    def artefacts(self, kind: str) -> list[str]:
+        """Files of the artefacts of one kind that the study wants."""
+        wanted = [name for name in self.plan.study.artefacts if ARTEFACTS[name].kind == kind]
+        return [str(path) for name in wanted for path in artefact_outputs(self.study, name)]
+
+    def sources(self) -> list[str]:
+        """Prepared data sets and models of the study."""
+        return [self._dataset(name) for name in self.plan.study.datasets] + [
+            self._model(name) for name in self.plan.study.models
+        ]
+
+    # Inputs --------------------------------------------------------------------------------------------------------
+
+    def dataset_inputs(self, wildcards: Wildcards) -> list[str]:
+        """Downloaded package file that a data set is made of, or nothing."""
+        return _package_file(self.plan.study.datasets[wildcards.dataset])
+
+    def model_inputs(self, wildcards: Wildcards) -> list[str]:
+        """Downloaded package file that a model is made of, or nothing."""
+        return _package_file(self.plan.study.models[wildcards.model])
+
+    def batch_inputs(self, wildcards: Wildcards) -> list[str]:
+        """What one extraction reads: the model and the data sets of its cells."""
+        batch = self.plan.batch_by_id[wildcards.batch]
+        cells = (self.plan.cell_by_id.get(cell) for cell in batch.cells)
+        datasets = sorted({cell.dataset for cell in cells if cell is not None})
+        return [self._model(batch.model), *(self._dataset(name) for name in datasets)]
+
+    def correct_inputs(self, wildcards: Wildcards) -> list[str]:
+        """Answers that a method is fitted on and applied to."""
+        return self._responses(self._group(wildcards))
+
+    def measure_inputs(self, wildcards: Wildcards) -> list[str]:
+        """What metrics are made of: corrected predictions, or the answers themselves."""
+        experiment = self._experiment(wildcards)
+        if experiment.instrument == "position":
+            return self._responses(self._group(wildcards))
+        group = (wildcards.experiment, wildcards.model, wildcards.dataset)
+        return [str(paths.predictions(self.study, *group, method)) for method in experiment.methods]
+
+    def collect_inputs(self, wildcards: Wildcards) -> list[str]:
+        """Metrics of all models and data sets of one instrument."""
+        names = {experiment.name for experiment in self.plan.experiments(wildcards.instrument)}
+        return [str(paths.cell_metrics(self.study, *group)) for group in self.plan.groups if group[0] in names]
+
+    def artefact_inputs(self, wildcards: Wildcards) -> list[str]:
+        """Metrics that an artefact is made of, and the papers' printed figures that may stand beside them."""
+        artefact = ARTEFACTS[wildcards.artefact]
+        reference = [str(paths.reference_dir() / name) for name in artefact.reference]
+        return [str(paths.metrics(self.study, name)) for name in artefact.instruments] + reference
+
+    # Digests: what a job depends on besides its input files ---------------------------------------------------------
+
+    def correct_digest(self, wildcards: Wildcards) -> str:
+        """Cells, method and code of a correction."""
+        method = self.plan.study.methods[wildcards.method].model_dump(mode="json", exclude={"title"})
+        return digest([_ids(self._group(wildcards)), method, source_digest("methods")])
+
+    def measure_digest(self, wildcards: Wildcards) -> str:
+        """Cells, class names, probes and code of a measurement."""
+        study = self.plan.study
+        probes = {name: study.probes[name].model_dump(mode="json") for name in self._experiment(wildcards).probes}
+        classes = study.datasets[wildcards.dataset].classes
+        return digest([_ids(self._group(wildcards)), classes, probes, source_digest("metrics")])
+
+    def collect_digest(self, wildcards: Wildcards) -> str:
+        """Names of the files gathered."""
+        return digest(self.collect_inputs(wildcards))
+
+    def artefact_digest(self, wildcards: Wildcards) -> str:
+        """Names and titles in the study, and the code that makes this kind of artefact."""
+        study = self.plan.study
+        names = study.model_dump(mode="json", include={"model", "dataset", "probe", "method", "experiment"})
+        return digest([names, source_digest(f"{ARTEFACTS[wildcards.artefact].kind}s")])
+
+    def _experiment(self, wildcards: Wildcards) -> Experiment:
+        return self.plan.study.experiment[wildcards.experiment]
+
+    def _group(self, wildcards: Wildcards) -> tuple[Cell, ...]:
+        return self.plan.groups[wildcards.experiment, wildcards.model, wildcards.dataset]
+
+    def _responses(self, cells: tuple[Cell, ...]) -> list[str]:
+        folders = [paths.batch_dir(batch.model, batch.id) for batch in self.plan.batches_of(cells)]
+        return [str(folder / name) for folder in folders for name in ("responses.parquet", "index.parquet")]
+
+    def _dataset(self, name: str) -> str:
+        return str(paths.prepared_dataset(name, self.plan.dataset_digests[name]))
+
+    def _model(self, name: str) -> str:
+        return str(paths.model_manifest(name, self.plan.model_digests[name]))
+
+
+def _package_file(config: Dataset | Model) -> list[str]:
+    source = config.source
+    return [str(paths.DOWNLOADS / source.filename)] if source.kind == "package" else []
+
+
+def _ids(cells: tuple[Cell, ...]) -> list[str]:
+    return [cell.id for cell in cells]
