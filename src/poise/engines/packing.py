@@ -44,10 +44,11 @@ def pack_queries(
 
 
 def shared_prefixes(prompts: Sequence[TokenIds]) -> list[tuple[int, int, int]]:
-    """Cover sorted prompts by groups (start, stop, prefix length) with the fewest tokens to compute.
+    """Cover sorted prompts by groups (start, stop, prefix length) so that few tokens are computed.
 
-    A group costs its prefix once and each of its suffixes. For every node of the prompts' trie, the group of all
-    prompts below it competes with the best cover of its branches; a prompt keeps at least its last token.
+    A group costs its prefix once and each of its suffixes. For every node of the prompts' trie, one group of all
+    prompts below it competes with the covers of its branches, and the cheaper wins; a prompt keeps at least its last
+    token.
     """
     return _cover(prompts, 0, len(prompts))[1] if prompts else []
 

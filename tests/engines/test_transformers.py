@@ -1,0 +1,147 @@
+"""The transformers engine on the real model, against a plain full softmax over every prompt by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from poise.engines.base import LabelScores, Query
+from poise.engines.transformers import TransformersEngine
+
+pytestmark = pytest.mark.slow
+TOLERANCE_NATS = 1e-4
+
+SHOTS = "Review: A splendid, moving film.\nSentiment: great\n\nReview: Dull from start to end.\nSentiment: bad\n\n"
+TEXTS = ["A joy.", "It drags on and on, and the jokes fall flat.", "Neither here nor there.", "A joy."]
+LABELS = [" terrible", " bad", " okay", " good", " great", " so-so", " not bad at all", " not good"]
+
+
+@pytest.fixture(scope="module")
+def engine(model_dir: Path) -> TransformersEngine:
+    return TransformersEngine(model_dir, pack_tokens=96)
+
+
+def _query(engine: TransformersEngine, prompt: str, labels: Sequence[str] = LABELS) -> Query:
+    ids = engine.encode(prompt)
+    return Query(tuple(ids), tuple(tuple(engine.encode(label)) for label in labels))
+
+
+@pytest.fixture(scope="module")
+def queries(engine: TransformersEngine) -> list[Query]:
+    """Prompts that share long, short and no prefixes; labels of one to five tokens."""
+    shared = [_query(engine, f"{SHOTS}Review: {text}\nSentiment:") for text in TEXTS]
+    other = [_query(engine, f"{text} Overall:") for text in TEXTS]
+    numeric = [_query(engine, f"{SHOTS}Rate it.\nLabel:", [" 1", " 2", " 3", " 45"])]
+    lone = [_query(engine, "Hello")]
+    return [*shared, *other, *numeric, *lone]
+
+
+@torch.inference_mode()
+def _truth(engine: TransformersEngine, query: Query) -> np.ndarray:
+    """Chain rule over full-vocabulary log-softmax, one plain forward pass for each label."""
+    found = []
+    for label in query.label_ids:
+        ids = torch.tensor([[*query.prompt_ids, *label]])
+        logprobs = torch.log_softmax(engine.model(ids).logits[0].double(), dim=-1)
+        start = len(query.prompt_ids) - 1
+        found.append(sum(float(logprobs[start + k, token]) for k, token in enumerate(label)))
+    return np.array(found)
+
+
+def _ask(engine: TransformersEngine, queries: Sequence[Query], regroup: bool = False) -> list[LabelScores]:
+    answers: dict[int, LabelScores] = {}
+    for batch in engine.micro_batches(queries, regroup):
+        answers.update(zip(batch.members, engine.score(queries, batch), strict=True))
+    return [answers[k] for k in range(len(queries))]
+
+
+@pytest.fixture(scope="module")
+def answers(engine: TransformersEngine, queries: list[Query]) -> list[LabelScores]:
+    return _ask(engine, queries)
+
+
+def test_packed_scores_equal_a_full_softmax(engine, queries, answers) -> None:
+    for query, answer in zip(queries, answers, strict=True):
+        np.testing.assert_allclose(answer.logprobs, _truth(engine, query), atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_prefixes_are_shared_and_prompts_packed(engine, queries) -> None:
+    batches = engine.micro_batches(queries)
+    assert max(batch.n_prefix for batch in batches) >= len(engine.encode(SHOTS)) - 1
+    assert max(len(batch.members) for batch in batches) >= 2
+
+
+def test_order_does_not_matter(engine, queries, answers) -> None:
+    backwards = _ask(engine, queries[::-1])[::-1]
+    for one, other in zip(answers, backwards, strict=True):
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_one_by_one_equals_all_at_once(engine, queries, answers) -> None:
+    for query, answer in zip(queries, answers, strict=True):
+        np.testing.assert_allclose(_ask(engine, [query])[0].logprobs, answer.logprobs, atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_regrouping_changes_the_groups_not_the_answers(engine, queries, answers) -> None:
+    assert engine.micro_batches(queries, regroup=True) != engine.micro_batches(queries)
+    for one, other in zip(answers, _ask(engine, queries, regroup=True), strict=True):
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_duplicates_get_equal_answers(answers) -> None:
+    np.testing.assert_allclose(answers[0].logprobs, answers[3].logprobs, atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_labels_may_be_permuted(engine, queries, answers) -> None:
+    order = np.random.default_rng(0).permutation(len(LABELS))
+    permuted = Query(queries[1].prompt_ids, tuple(queries[1].label_ids[k] for k in order))
+    found = _ask(engine, [permuted])[0].logprobs
+    np.testing.assert_allclose(found, answers[1].logprobs[order], atol=TOLERANCE_NATS, rtol=0)
+
+
+def test_longer_continuations_are_never_more_probable(engine, queries) -> None:
+    query = queries[0]
+    label = tuple(engine.encode(" not bad at all"))
+    scores = [_ask(engine, [Query(query.prompt_ids, (label[:k],))])[0].logprobs[0] for k in range(1, len(label) + 1)]
+    assert all(later <= earlier for earlier, later in zip(scores, scores[1:], strict=False))
+
+
+def test_the_same_micro_batch_gives_the_same_bits_whatever_ran_before(engine, queries) -> None:
+    batches = engine.micro_batches(queries)
+    first = [engine.score(queries, batch) for batch in batches]
+    again = [engine.score(queries, batch) for batch in reversed(batches)][::-1]
+    for one, other in zip(first, again, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.logprobs.tobytes() == b.logprobs.tobytes()
+
+
+def test_greedy_is_what_generation_writes(engine, queries) -> None:
+    for query in queries:
+        longest = max(map(len, query.label_ids))
+        ids = torch.tensor([query.prompt_ids])
+        written = engine.model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=longest, do_sample=False, pad_token_id=0
+        )[0, len(query.prompt_ids) :].tolist()  # fmt: skip
+        expected = [k for k, label in enumerate(query.label_ids) if written[: len(label)] == list(label)]
+        assert _ask(engine, [query])[0].greedy == (expected[0] if expected else -1)
+
+
+def test_plain_path_equals_the_packed_path(engine, queries, answers) -> None:
+    engine._packable = False
+    try:
+        plain = _ask(engine, queries)
+    finally:
+        engine._packable = True
+    for one, other in zip(answers, plain, strict=True):
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=TOLERANCE_NATS, rtol=0)
+        assert one.greedy == other.greedy
+
+
+def test_chat_template_wraps_one_user_turn(engine) -> None:
+    text = engine.chat_text("How was it?")
+    assert "<|im_start|>user\nHow was it?<|im_end|>" in text
+    assert text.endswith("<|im_start|>assistant\n")
