@@ -51,7 +51,7 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (PoiseError, OSError) as error:
-            logging.getLogger("poise").error(traceback.format_exc())
+            _log_traceback(log_path)
             line = " ".join(str(error).split())
             if not isinstance(error, PoiseError):
                 line = f"{error.filename or 'a file'}: {error.strerror or line}"
@@ -60,13 +60,18 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
         except Exception:
             if log_path is None:
                 raise
-            logging.getLogger("poise").error(traceback.format_exc())
+            _log_traceback(log_path)
             click.echo(
                 f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True
             )
             sys.exit(1)
 
     return run
+
+
+def _log_traceback(log_path: Path | None) -> None:
+    if log_path is not None:
+        logging.getLogger("poise").error(traceback.format_exc())
 
 
 @main.command()
@@ -82,6 +87,7 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
     poise plan study=demo name=short dataset.movies5.max_words=10,20     (a sweep: one plan each)
     """
     from poise.config.compose import expand_sweeps
+    from poise.engines.check import check_labels
     from poise.planfile import freeze, make_plan
     from poise.summary import describe_plan
 
@@ -90,6 +96,7 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
         if len(combinations) > 1:
             combination = [f"{item}-{number}" if item.startswith("name=") else item for item in combination]
         made = make_plan(combination)
+        check_labels(made)
         path = freeze(made)
         click.echo(str(path) if quiet else describe_plan(made, path))
 

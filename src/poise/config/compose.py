@@ -65,15 +65,15 @@ def compose_study(overrides: Sequence[str]) -> Study:
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
         raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
-    return validate_study(_named(cast(dict[str, Any], raw), overrides), folder)
+    return validate_study(_named(cast(dict[str, Any], raw), overrides), folder, overrides)
 
 
-def validate_study(raw: dict[str, Any], folder: Path) -> Study:
+def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] = ()) -> Study:
     """Check composed plain data against the schema, with one line for the first error."""
     try:
         return Study.model_validate(raw)
     except ValidationError as error:
-        raise PoiseError(_validation_line(error, folder)) from error
+        raise PoiseError(_validation_line(error, folder, overrides)) from error
 
 
 def _named(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _named(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
 
 def _hydra_line(error: Exception, folder: Path) -> str:
     text = str(error)
-    missing = re.search(r"Could not find '(\w+)/([^']+)'", text)
+    missing = re.search(r"Could not (?:find|load) '(\w+)/([^']+)'", text)
     if missing:
         group, name = missing.groups()
         known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
@@ -98,13 +98,14 @@ def _hydra_line(error: Exception, folder: Path) -> str:
     return f"{folder.name}: {' '.join(text.split())[:300]}"
 
 
-def _validation_line(error: ValidationError, folder: Path) -> str:
+def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[str]) -> str:
     first = error.errors()[0]
     location = [
         str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")
     ]
     key = ".".join(location) or "study"
-    where = _file_of(location, folder)
+    cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]
+    where = f"override {cause[-1]}" if cause else _file_of(location, folder, overrides)
     message = first["msg"].removeprefix("Value error, ")
     others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -118,7 +119,7 @@ def _validation_line(error: ValidationError, folder: Path) -> str:
     return f"{where}: key {key}: found {found}, expected: {message}{others}"
 
 
-def _file_of(location: Sequence[str], folder: Path) -> str:
+def _file_of(location: Sequence[str], folder: Path, overrides: Sequence[str]) -> str:
     """Name the file that a key most likely comes from: its ``@package`` header tells."""
     if len(location) >= 2 and location[0] in _GROUPS:
         for path in sorted((folder / location[0]).glob("*.yaml")):
@@ -126,4 +127,5 @@ def _file_of(location: Sequence[str], folder: Path) -> str:
             if header.replace(" ", "") == f"#@package{location[0]}.{location[1]}":
                 return f"{folder.name}/{location[0]}/{path.name}"
         return f"{folder.name}/{location[0]}"
-    return f"{folder.name}/study"
+    study = next((item.split("=", 1)[1] for item in overrides if item.startswith("study=")), "demo")
+    return f"{folder.name}/study/{study}.yaml"

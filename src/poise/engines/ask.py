@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,10 +71,10 @@ def tokenise(
         n_dropped = 0
         while True:
             text = engine.chat_text(prompt.text) if request.chat else prompt.text
-            tail = text[text.rfind("\n") + 1 :] or text
-            if (tail, request.labels) not in spaces:
-                spaces[tail, request.labels] = _label_space(engine, tail, request.labels, scoring, where)
-            space, joint = spaces[tail, request.labels]
+            key = (last_line(text), request.labels)
+            if key not in spaces:
+                spaces[key] = tokenised_labels(engine.encode, *key, scoring, where)
+            space, joint = spaces[key]
             ids = engine.encode(text, not request.chat)
             if len(ids) + max(map(len, space.sequences)) <= context_length:
                 break
@@ -110,8 +111,14 @@ def ask(
     n_resumed = sum(len(batches[k].members) for k in store.scores)
     started = flushed = clock()
     pending: dict[int, list[LabelScores]] = {}
+    seconds_between = 0.5 if sys.stderr.isatty() else 10.0  # log files need fewer updates
     with tqdm(
-        total=len(requests), initial=n_resumed, desc=label, unit="prompt", smoothing=0.05, mininterval=0.5
+        total=len(requests),
+        initial=n_resumed,
+        desc=label,
+        unit="prompt",
+        smoothing=0.05,
+        mininterval=seconds_between,
     ) as bar:
         for k in todo:
             pending[k] = engine.score(queries, batches[k])
@@ -145,19 +152,25 @@ def ask(
     )
 
 
-def _label_space(
-    engine: Engine, tail: str, labels: tuple[str, ...], scoring: str, where: str
+def tokenised_labels(
+    encode: Callable[[str, bool], list[int]], tail: str, labels: Sequence[str], scoring: str, where: str
 ) -> tuple[LabelSpace, bool]:
-    encoded = [label_token_ids(engine.encode, tail, label) for label in labels]
+    """Token sequences of labels after a prompt that ends in ``tail``, and whether all were encoded jointly with it."""
+    encoded = [label_token_ids(encode, tail, label) for label in labels]
     space = label_space(labels, [ids for ids, _ in encoded], scoring, where)
     return space, all(joint for _, joint in encoded)
+
+
+def last_line(text: str) -> str:
+    """Return the end of a prompt that its label is tokenised with."""
+    return text[text.rfind("\n") + 1 :] or text
 
 
 def _shorter(prompt: PromptText, n_tokens: int, context_length: int, where: str) -> PromptText:
     if prompt.n_demonstrations == 0:
         raise PoiseError(
             f"{where}: a prompt without any demonstration has {n_tokens} tokens, more than the context of {context_length}; "
-            f"shorten the texts (dataset.….max_words) or take a model with a longer context"
+            f"shorten the texts (max_words of the data set) or take a model with a longer context"
         )
     return prompt.drop_demonstration()
 

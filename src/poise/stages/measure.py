@@ -77,7 +77,7 @@ def tidy_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows), columns=METRIC_COLUMNS)
     for column in METRIC_COLUMNS:
         if column in _TEXT:
-            frame[column] = frame[column].fillna("").astype(str)
+            frame[column] = frame[column].astype(object).fillna("").astype(str)
         elif column in ("n", "seed"):
             frame[column] = frame[column].astype("Int64")
         else:

@@ -1,0 +1,110 @@
+"""The real demo in small: real model, real data, real Snakemake; killed and resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from poise.artefacts.registry import ARTEFACTS, artefact_outputs
+from poise.plan import Plan
+from tests.conftest import Workplace
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    "study=demo", "name=small", "seeds=[0,1]", "dataset=[movies5,tweets3]",
+    "experiment.class_accuracy.datasets=[movies5]", "experiment.class_accuracy.rows.optimisation=24",
+    "experiment.class_accuracy.rows.test=24", "experiment.position.rows.test=8", "experiment.position.floor_rows=4",
+    "engine.flush_seconds=0.2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(demo_plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace where the small study ran undisturbed."""
+    place = Workplace(tmp_path_factory.mktemp("undisturbed") / "work")
+    assert place.poise("plan", *SMALL).returncode == 0
+    done = place.snakemake("--config", "study=small")
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield place
+
+
+def _responses(place: Workplace) -> dict[str, bytes]:
+    folder = place.folder / "results" / "responses"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
+
+
+def test_every_artefact_is_there_and_measured(finished: Workplace) -> None:
+    for name in ARTEFACTS:
+        for path in artefact_outputs("small", name):
+            assert (finished.folder / path).stat().st_size > 100, path
+    for table in (finished.folder / "results/small/tables").glob("*.csv"):
+        assert set(pd.read_csv(table)["provenance"]) <= {"measured", "not measured"}
+
+
+def test_measured_numbers_are_plausible(finished: Workplace) -> None:
+    metrics = pd.read_parquet(finished.folder / "results/small/metrics/position.parquet").set_index("metric")["value"]
+    assert metrics["label_mass"].between(0.05, 1.0).all()
+    assert (metrics["flip_floor"] == 0).all()
+    assert metrics["regrouping_gap"].between(0, 1e-3).all()
+    assert metrics["greedy_agreement"].dropna().eq(1).all()
+
+
+def test_nothing_is_left_to_do(finished: Workplace) -> None:
+    done = finished.snakemake("--config", "study=small")
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_a_deleted_table_is_made_again_alone_with_the_same_bytes(finished: Workplace) -> None:
+    tables = finished.folder / "results/small/tables"
+    before = {path.name: path.read_bytes() for path in tables.iterdir()}
+    (tables / "dnip_table3.csv").unlink()
+    done = finished.snakemake("--config", "study=small")
+    assert done.returncode == 0
+    assert "1 of 1 steps" in done.stdout + done.stderr
+    assert {path.name: path.read_bytes() for path in tables.iterdir()} == before
+
+
+def test_report_is_one_page_with_everything(finished: Workplace) -> None:
+    done = finished.snakemake("--config", "study=small", "--report", "report.html")
+    assert done.returncode == 0, done.stderr
+    page = (finished.folder / "report.html").read_text(encoding="utf-8")
+    assert all(name in page for name in ARTEFACTS)
+
+
+def test_killed_in_the_middle_of_a_batch_it_resumes_and_gives_the_same_bytes(
+    finished: Workplace, workplace: Workplace
+) -> None:
+    assert workplace.poise("plan", *SMALL).returncode == 0
+    command = workplace.snakemake_command("--config", "study=small")
+    running = subprocess.Popen(
+        command, cwd=workplace.folder, env=workplace.environment(), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    _wait_for_parts(workplace.folder / "results/responses", running)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not list(workplace.folder.rglob("responses.parquet")), "killed too late to test anything"
+    workplace.snakemake("--config", "study=small", "--unlock")
+    done = workplace.snakemake("--config", "study=small", "--rerun-incomplete")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _responses(workplace) == _responses(finished)
+    meta = (next(workplace.folder.rglob("meta.json"))).read_text(encoding="utf-8")
+    assert '"resumed_requests": 0' not in meta
+    for name in ("results/small/tables", "figures/small"):
+        for path in (workplace.folder / name).iterdir():
+            assert path.read_bytes() == (finished.folder / name / path.name).read_bytes(), path.name
+
+
+def _wait_for_parts(folder: Path, running: subprocess.Popen[bytes], limit_s: float = 240) -> None:
+    started = time.monotonic()
+    while len(list(folder.rglob("parts/*/*.parquet"))) < 3:
+        assert running.poll() is None, "ended before it could be killed"
+        assert time.monotonic() - started < limit_s, "no part was flushed"
+        time.sleep(0.05)
