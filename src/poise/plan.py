@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from poise.artefacts.registry import ARTEFACTS
 from poise.config.schema import Experiment, Prompt, Study, identity
 from poise.errors import PoiseError
 from poise.hashing import digest
@@ -154,6 +155,11 @@ def expand(
     finished, pending
         Batches on disk that are complete, and those planned before and not complete.
     """
+    unknown = [name for name in study.artefacts if name not in ARTEFACTS]
+    if unknown:
+        raise PoiseError(
+            f"study {study.name}: artefacts: unknown {unknown}, expected some of {', '.join(ARTEFACTS)}"
+        )
     content = content or {}
     dataset_digests = {
         name: digest([identity(dataset, _DRAWING), content.get(name)])

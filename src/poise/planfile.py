@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -96,7 +97,7 @@ def content_digests(study: Study) -> dict[str, str]:
             found[dataset.name] = digest([_sha256(path, f"dataset {dataset.name}") for path in files], 64)
     for model in study.models.values():
         if isinstance(model.source, FilesSource):
-            folder = Path(model.source.folder).expanduser()
+            folder = source_file(model.source, "")
             files = sorted(path for path in folder.glob("*") if path.is_file())
             if not files:
                 raise PoiseError(f"model {model.name}: source.folder {folder}: no files here")
@@ -116,9 +117,16 @@ def _sha256(path: Path, owner: str) -> str:
 
 
 def _model_file(path: Path) -> list[str | int]:
-    # Weights can be hundreds of gigabytes: their name and size stand for them, small files are hashed.
+    """Name, size and digest of a file; weights can be hundreds of gigabytes, so samples of theirs stand for them."""
     size = path.stat().st_size
-    return [path.name, size, "" if size > 16_000_000 else file_sha256(path)]
+    if size <= 16_000_000:
+        return [path.name, size, file_sha256(path)]
+    state = hashlib.sha256()
+    with path.open("rb") as stream:
+        for k in range(64):
+            stream.seek(k * (size - 65_536) // 63)
+            state.update(stream.read(65_536))
+    return [path.name, size, state.hexdigest()]
 
 
 def describe(config: Dataset | Model) -> str:

@@ -279,7 +279,6 @@ def test_unknown_study() -> None:
     assert message.endswith(", ".join(of_group("study")))
 
 
-@pytest.mark.xfail(strict=True, reason="compose._hydra_line knows 'Could not find', not 'Could not load'")
 def test_unknown_member_of_a_group() -> None:
     message = the_error(["dataset=[imdb]"])
     assert "conf/dataset/imdb.yaml: file not found; dataset must be one of: " in message
@@ -299,7 +298,6 @@ def test_override_without_a_value() -> None:
     assert "missing EQUAL" in message or "expected key=value" in message
 
 
-@pytest.mark.xfail(strict=True, reason="compose_study lets yaml.YAMLError through")
 def test_file_that_is_not_yaml(edit: Callable[[str, str, str], None]) -> None:
     edit("method/icl.yaml", "title: ICL", "title: a: b")
     assert "method/icl.yaml" in the_error([])
@@ -520,7 +518,6 @@ def test_bytes_of_local_files_are_their_revision() -> None:
     assert {cell.dataset for cell in one.cells if cell.id in ids(other)} == {"tweets3"}
 
 
-@pytest.mark.xfail(strict=True, reason="schema.identity keeps FilesSource.folder")
 def test_place_of_local_files_is_not_part_of_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = ["dataset=[sst5,tweets3]", "experiment.class_accuracy.datasets=[sst5]"]
     plans = []

@@ -42,7 +42,11 @@ def test_mean_shares_a_token_of_two_labels_and_has_no_greedy_label_then() -> Non
         ([(1,), (1, 2)], "sequence", ["'a'", "prefix", "'b'"]),
         ([(1, 2), (1,)], "first", ["'b'", "prefix", "'a'"]),
         ([(1, 2), (1, 2)], "sequence", ["same tokens"]),
-        ([(7, 1, 2), (7, 1, 3), (7, 2, 2)], "first", ["'a'", "'b'", "share their first token", "scoring=sequence"]),
+        (
+            [(7, 1, 2), (7, 1, 3), (7, 2, 2)],
+            "first",
+            ["'a'", "'b'", "share their first token", "scoring=sequence"],
+        ),
     ],
 )
 def test_labels_that_cannot_be_told_apart_are_an_error(ids: list, scoring: str, words: list[str]) -> None:

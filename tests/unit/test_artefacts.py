@@ -42,13 +42,15 @@ def _printed_counts(number: int) -> list[dict[str, Any]]:
     counts = rows[rows["quantity"] == "count"]
     return [
         _row("count", value, **{"class": true, "pred_class": predicted}, provenance="synthetic")
-        for true, predicted, value in zip(counts["true_class"], counts["pred_class"], counts["value"], strict=True)
+        for true, predicted, value in zip(
+            counts["true_class"], counts["pred_class"], counts["value"], strict=True
+        )
     ]
 
 
 def test_margins_of_the_printed_matrix_come_out_as_printed(plan: Plan) -> None:
     table = imbalance.confusion_before(_context(plan, _printed_counts(1)))
-    (_, wide), = table.sections
+    ((_, wide),) = table.sections
     assert wide["Acc."].tolist() == ["85.0", "98.2", "96.9", "19.0", "74.8", ""]
     assert wide.iloc[-1].tolist()[1:5] == ["85.2", "92.9", "54.8", "95.5"]
     assert wide["All"].tolist()[:5] == ["1286", "1270", "1204", "1240", "5000"]
@@ -61,9 +63,15 @@ def _main_rows(**columns: Any) -> list[dict[str, Any]]:
         for method, shift in (("icl", 0.0), ("dnip", -0.1)):
             shared = {"seed": seed, "method": method, **columns}
             rows.append(_row("accuracy", accuracy - shift, **shared))
-            rows.append(_row("cobias", cobias + shift, low=cobias + shift - 0.05, high=cobias + shift + 0.05, **shared))
+            rows.append(
+                _row(
+                    "cobias", cobias + shift, low=cobias + shift - 0.05, high=cobias + shift + 0.05, **shared
+                )
+            )
             rows.append(_row("cobias_floor", 0.04, **shared))
-        rows.append(_row("cobias_difference", -0.1, low=-0.15, high=-0.02, seed=seed, method="dnip", **columns))
+        rows.append(
+            _row("cobias_difference", -0.1, low=-0.15, high=-0.02, seed=seed, method="dnip", **columns)
+        )
     return rows
 
 
@@ -94,7 +102,12 @@ def test_printed_figures_stand_beside_the_same_model_and_data_only(plan: Plan) -
 
 
 def _position_rows() -> list[dict[str, Any]]:
-    shared: dict[str, Any] = {"experiment": "position", "dataset": "tweets3", "shots": "1_per_class", "model": "m"}
+    shared: dict[str, Any] = {
+        "experiment": "position",
+        "dataset": "tweets3",
+        "shots": "1_per_class",
+        "model": "m",
+    }
     rows = []
     for contrast in ("p1", "p2", "p3", "p2a", "p2b", "p3a", "p3b"):
         rows.append(_row(f"pfr_{contrast}", 0.25, low=0.19, high=0.32, condition=contrast, **shared))
@@ -148,7 +161,9 @@ def test_figures_draw_for_many_classes_and_an_absent_one(plan: Plan) -> None:
         for i, true in enumerate(classes):
             rows += [_row("count", float(i == j and i > 0), **{"class": true, "pred_class": p}, method=method)
                      for j, p in enumerate(classes)]  # fmt: skip
-            rows.append(_row("class_accuracy", float("nan") if i == 0 else 0.5, **{"class": true}, method=method))
+            rows.append(
+                _row("class_accuracy", float("nan") if i == 0 else 0.5, **{"class": true}, method=method)
+            )
     context = _context(plan, rows)
     for draw in (imbalance_figures.confusion_matrices, imbalance_figures.pairwise_differences):
         figure = draw(context)

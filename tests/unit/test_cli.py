@@ -30,13 +30,21 @@ def _one_line(text: str) -> str:
         (["study=demo", "bogus=1"], ["override bogus", "no such key"]),
         (["study=demo", "name=x", "seeds=abc"], ["override seeds=abc", "list"]),
         (["study=demo", "name=x", "engine.dtype=float8"], ["engine.dtype", "'float8'", "float32"]),
-        (["study=demo", "name=x", "dataset.r8.max_words=-3"], ["dataset.r8.max_words", "-3", "greater than 0"]),
-        (["study=demo", "name=x", "model=[nope]"], ["conf/model/nope.yaml", "not found", "smollm2-135m-instruct"]),
+        (
+            ["study=demo", "name=x", "dataset.r8.max_words=-3"],
+            ["dataset.r8.max_words", "-3", "greater than 0"],
+        ),
+        (
+            ["study=demo", "name=x", "model=[nope]"],
+            ["conf/model/nope.yaml", "not found", "smollm2-135m-instruct"],
+        ),
         (["study=demo", "name=../up"], ["name", "../up"]),
         (["study=demo", "seeds=[0"], ["'seeds=[0'", "key=value"]),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(workplace: Workplace, overrides: list[str], words: list[str]) -> None:
+def test_a_mistake_is_one_line_and_exit_status_2(
+    workplace: Workplace, overrides: list[str], words: list[str]
+) -> None:
     done = workplace.poise("plan", *overrides)
     assert done.returncode == 2
     line = _one_line(done.stderr)
@@ -78,7 +86,10 @@ def test_sweeps_make_one_plan_each(workplace: Workplace) -> None:
 
 
 def test_sweep_grammar_is_hydras() -> None:
-    assert expand_sweeps(["a=1,2", "b=[3,4]", "c='x,y'"]) == [["a=1", "b=[3,4]", "c='x,y'"], ["a=2", "b=[3,4]", "c='x,y'"]]
+    assert expand_sweeps(["a=1,2", "b=[3,4]", "c='x,y'"]) == [
+        ["a=1", "b=[3,4]", "c='x,y'"],
+        ["a=2", "b=[3,4]", "c='x,y'"],
+    ]
 
 
 def test_unknown_study_in_the_workflow_is_one_line(workplace: Workplace) -> None:
@@ -89,7 +100,11 @@ def test_unknown_study_in_the_workflow_is_one_line(workplace: Workplace) -> None
 
 def test_labels_are_checked_when_the_plan_is_made(demo_plan: Plan) -> None:
     assert check_labels(demo_plan) == []
-    overrides = ["study=demo", "name=x", "dataset.movies5.prompt.label_words=[good,bad,good enough,okay,great]"]
+    overrides = [
+        "study=demo",
+        "name=x",
+        "dataset.movies5.prompt.label_words=[good,bad,good enough,okay,great]",
+    ]
     with pytest.raises(PoiseError, match=r"prompt movies5 on movies5: label ' good' is a prefix"):
         check_labels(make_plan(overrides))
     shared = ["study=demo", "name=x", "model.smollm2-135m-instruct.label_tokens.scoring=first",

@@ -17,7 +17,14 @@ CODE = [
     "engines/labels.py", "engines/packing.py", "engines/transformers.py", "prompts/render.py", "prompts/requests.py",
     "prompts/text.py",
 ]  # fmt: skip
-_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+_SILENT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+}
 
 
 def _code_digest() -> str:
@@ -28,9 +35,15 @@ def _code_digest() -> str:
         starts_line = True
         for token in tokenize.tokenize(io.BytesIO(source).readline):
             if token.type in _SILENT:
-                starts_line = starts_line or token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+                starts_line = starts_line or token.type in (
+                    tokenize.NEWLINE,
+                    tokenize.INDENT,
+                    tokenize.DEDENT,
+                )
                 continue
-            if not (starts_line and token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')):
+            if not (
+                starts_line and token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')
+            ):
                 state.update(token.string.encode())
             starts_line = False
     return state.hexdigest()[:16]

@@ -49,7 +49,9 @@ def test_every_artefact_is_there_and_measured(finished: Workplace) -> None:
 
 
 def test_measured_numbers_are_plausible(finished: Workplace) -> None:
-    metrics = pd.read_parquet(finished.folder / "results/small/metrics/position.parquet").set_index("metric")["value"]
+    metrics = pd.read_parquet(finished.folder / "results/small/metrics/position.parquet").set_index("metric")[
+        "value"
+    ]
     assert metrics["label_mass"].between(0.05, 1.0).all()
     assert (metrics["flip_floor"] == 0).all()
     assert metrics["regrouping_gap"].between(0, 1e-3).all()

