@@ -22,14 +22,19 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    _remove(temporary)  # a killed process of the same number may have left it
     try:
         yield temporary
         temporary.replace(path)
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary)
-        else:
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,7 +51,7 @@ def write_json(path: Path, value: Any) -> None:
 def write_parquet(path: Path, frame: pd.DataFrame) -> None:
     """Write a Parquet file atomically, with the same bytes for the same frame."""
     with replacing(path) as temporary:
-        frame.to_parquet(temporary, index=False, compression="zstd")
+        frame.to_parquet(temporary, index=False, compression="zstd", write_page_checksum=True)
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
@@ -57,10 +62,10 @@ def read_parquet(path: Path) -> pd.DataFrame:
     from poise.errors import PoiseError
 
     try:
-        return pd.read_parquet(path)
+        return pd.read_parquet(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise PoiseError(f"{path}: file not found") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise PoiseError(
             f"{path}: not a readable Parquet file ({reason}); delete it and run again"

@@ -21,11 +21,14 @@ OPTIMISATION_SHARE = 0.95
 TEST_SEED = 0
 
 
-def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: int, where: str) -> pd.DataFrame:
+def draw_demonstrations(
+    train: pd.DataFrame, n_classes: int, shots: str, seed: int, where: str
+) -> pd.DataFrame:
     """Demonstrations of one seed, in their base order.
 
-    ``<n>_shot``: ``RandomState(seed).choice(n_train, n, replace=False)``, the DNIP paper's draw. ``k_shot``: one row
-    of each class, then ``random.Random(seed).shuffle``. ``<n>_per_class``: n rows of each class, in table order.
+    ``<n>_shot``: ``RandomState(seed).choice(n_train, n, replace=False)``, the DNIP paper's draw. ``k_shot``:
+    one row of each class, then ``random.Random(seed).shuffle``. ``<n>_per_class``: n rows of each class, in
+    table order.
 
     Raises
     ------
@@ -43,7 +46,8 @@ def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: i
         rows = np.flatnonzero(train["label"].to_numpy() == label)
         if len(rows) < n:
             raise PoiseError(
-                f"{where}: {shots} needs {n} training rows of class {label}, found {len(rows)}; use fewer shots"
+                f"{where}: {shots} needs {n} training rows of class {label}, found {len(rows)}; "
+                f"use fewer shots"
             )
         picked += list(generator.choice(rows, n, replace=False))
     if shots == "k_shot":
@@ -54,7 +58,7 @@ def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: i
 
 
 def order_demonstrations(demonstrations: pd.DataFrame, order: str, seed: int) -> pd.DataFrame:
-    """Rearrange demonstrations for probe 2: base, class-ascending, class-descending, or a fixed random order."""
+    """Rearrange demonstrations for probe 2: base, class-ascending, class-descending, fixed random order."""
     if order == "base":
         return demonstrations
     if order == "random":
@@ -67,29 +71,31 @@ def order_demonstrations(demonstrations: pd.DataFrame, order: str, seed: int) ->
 def training_pool(train: pd.DataFrame, test: pd.DataFrame, split_mode: str) -> pd.DataFrame:
     """Training rows that may be shown or optimised on.
 
-    ``clean`` leaves out rows whose normalised text is a test row's; ``paper`` keeps them, as the authors' code does.
+    ``clean`` leaves out rows whose normalised text is a test row's; ``paper`` keeps them, as the authors'
+    code does.
     """
     if split_mode == "paper":
         return train
     return train[~normalised(train["text"]).isin(set(normalised(test["text"])))]
 
 
-def optimisation_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str) -> pd.DataFrame:
-    """Draw the optimisation set: 95 % of the pool by ``RandomState(1)``, at most ``n``; the rest is for development.
+def optimisation_rows(
+    pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str
+) -> pd.DataFrame:
+    """Draw the optimisation set: 95 % of the pool by ``RandomState(1)``, at most ``n``; the rest is dev.
 
     ``clean`` leaves out the demonstrations and rows with their normalised text; ``paper`` keeps them.
     """
     order = np.random.RandomState(OPTIMISATION_SEED).permutation(len(pool))
     if split_mode == "clean":
-        texts = normalised(pool["text"])
-        free = ~texts.isin(set(texts.loc[demonstrations.index])).to_numpy()
+        free = ~normalised(pool["text"]).isin(set(normalised(demonstrations["text"]))).to_numpy()
         order = order[free[order]]
     chosen = order[: int(OPTIMISATION_SHARE * len(order))]
     return pool.iloc[chosen if n is None else chosen[:n]]
 
 
 def draw_test_rows(rows: pd.DataFrame, dataset: Dataset, n: int | None) -> pd.DataFrame:
-    """Draw the fixed test rows of a data set: all, the first, a random or a proportionally stratified draw of ``n``."""
+    """Draw the fixed test rows of a data set: all, the first, or ``n`` by a random or a stratified draw."""
     limits = [limit for limit in (n, dataset.test_rows) if limit is not None]
     size = min([*limits, len(rows)])
     if dataset.test_draw in ("all", "first") or size == len(rows):
@@ -100,7 +106,9 @@ def draw_test_rows(rows: pd.DataFrame, dataset: Dataset, n: int | None) -> pd.Da
     labels = rows["label"].to_numpy()
     quotas = stratified_quotas(np.bincount(labels, minlength=len(dataset.classes)), size)
     picked = [
-        generator.choice(np.flatnonzero(labels == label), quota, replace=False) for label, quota in enumerate(quotas) if quota
+        generator.choice(np.flatnonzero(labels == label), quota, replace=False)
+        for label, quota in enumerate(quotas)
+        if quota
     ]
     return rows.iloc[np.sort(np.concatenate(picked))]
 

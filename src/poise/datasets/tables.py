@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
+import itertools
+import json
+import lzma
 import string
 import tarfile
 import zipfile
+import zlib
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +23,21 @@ from poise.config.schema import Dataset, FilesSource, TableFile
 from poise.errors import PoiseError
 
 COLUMNS = ["table", "id", "text", "label"]
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+_HIDDEN = "\0"
+# What the readers of compressed files and archives raise for a missing member or damaged bytes.
+_DAMAGE = (
+    KeyError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+)
 
 
 def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
@@ -31,12 +53,14 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``table`` (``train``/``test``), ``id`` (unique within its table), ``text``, ``label`` (class index).
+        Columns ``table`` (``train``/``test``), ``id`` (unique within its table), ``text``, ``label`` (class
+        index).
 
     Raises
     ------
     PoiseError
-        For a file that is missing, empty or not UTF-8, a missing column, an unknown label, a duplicate id.
+        For a file that is missing, empty, damaged or not UTF-8, a missing column, an unknown label, a
+        duplicate id. Rows are counted from 1, without the header, skipped and blank lines.
     """
     frames = []
     for name, table in dataset.tables.items():
@@ -65,56 +89,109 @@ def normalised(texts: pd.Series) -> pd.Series:
 
 
 def read_table(table: TableFile, root: Path, where: str) -> pd.DataFrame:
-    """Read one file (CSV, TSV, JSONL, Parquet; gzipped or not; inside archives or not), all values as text."""
-    content = _open(root, table.path, where)
-    name = table.path[-1].lower()
-    if name.endswith(".gz"):
-        import gzip
+    """Read one file (CSV, TSV, JSONL, Parquet; gzipped or not; inside archives or not), all values as text.
 
-        content, name = gzip.decompress(content), name.removesuffix(".gz")
-    suffix = PurePosixPath(name).suffix
-    if not content.strip():
-        raise PoiseError(f"{where}: the file is empty")
+    A value that is missing (null, NaN, a key that a JSON line lacks) is the empty text.
+    """
+    name = table.path[-1].lower()
+    suffix = PurePosixPath(name.removesuffix(".gz")).suffix
+    if suffix not in (*_SEPARATORS, *_JSON_LINES, ".parquet"):
+        raise PoiseError(
+            f"{where}: unknown format {suffix!r}, expected .csv, .tsv, .jsonl or .parquet (or .gz of these)"
+        )
+    content = _open(root, table.path, where)
+    if name.endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except _DAMAGE as error:
+            raise PoiseError(f"{where}: not a readable gzip file: {_reason(error)}") from error
     if suffix == ".parquet":
-        rows = pd.read_parquet(io.BytesIO(content))
-        return rows.map(lambda value: value if isinstance(value, list | dict) else str(value))
-    text = _decode(content, where)
-    try:
-        rows = _parse(text, suffix, table, where)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-        raise PoiseError(f"{where}: not a readable {suffix[1:].upper()} file: {' '.join(str(error).split())}") from error
+        rows = _parquet(content, where)
+    else:
+        text = _decode(content, where)
+        if not text.strip():
+            raise PoiseError(f"{where}: the file is empty")
+        rows = _json_lines(text, where) if suffix in _JSON_LINES else _delimited(text, suffix, table, where)
     if rows.empty:
         raise PoiseError(f"{where}: no rows")
     return rows
 
 
-def _parse(text: str, suffix: str, table: TableFile, where: str) -> pd.DataFrame:
-    if suffix in (".jsonl", ".ndjson"):
-        rows = pd.read_json(io.StringIO(text), lines=True, dtype=False, convert_dates=False)
-        return rows.map(lambda value: value if isinstance(value, str | list | dict) else str(value))
-    separators = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
-    if suffix not in separators:
-        raise PoiseError(f"{where}: unknown format {suffix!r}, expected .csv, .tsv, .jsonl or .parquet (or .gz of these)")
-    lines: dict[str, Any] = {"lineterminator": "\r"} if table.line_ending == "crlf" else {}
-    return pd.read_csv(
-        io.StringIO(text.replace("\r\n", "\r") if lines else text),
-        sep=separators[suffix],
-        dtype=str,
-        keep_default_na=False,
-        quoting=0 if suffix == ".csv" else 3,
-        header=None if table.header else 0,
-        names=table.header,
-        skiprows=range(1, table.skip_lines + 1) if not table.header else table.skip_lines,
-        **lines,
+def _delimited(text: str, suffix: str, table: TableFile, where: str) -> pd.DataFrame:
+    """Rows of a CSV (quotes as in RFC 4180) or tab-separated file (quotes are characters like any other)."""
+    crlf = table.line_ending == "crlf"
+    lines: Iterable[str] = io.StringIO(text, newline="")
+    if crlf:  # hide lone line feeds from the reader, which would end a row there
+        lines = (line.replace("\n", _HIDDEN) + "\r\n" for line in text.split("\r\n"))
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(
+        lines,
+        delimiter=_SEPARATORS[suffix],
+        quoting=csv.QUOTE_MINIMAL if suffix == ".csv" else csv.QUOTE_NONE,
+        strict=True,
     )
+    rows: list[list[str]] = []
+    try:
+        names = table.header or next(filter(None, reader), [])
+        for row in itertools.islice(reader, table.skip_lines, None):
+            if len(row) <= 1 and not "".join(row).strip():
+                continue  # a blank line
+            if len(row) != len(names):
+                raise PoiseError(
+                    f"{where}: row {len(rows) + 1}: fields found: {len(row)}, "
+                    f"expected: {len(names)} ({', '.join(names)})"
+                )
+            rows.append([field.replace(_HIDDEN, "\n") for field in row] if crlf else row)
+    except csv.Error as error:
+        raise PoiseError(f"{where}: row {len(rows) + 1}: not readable as {suffix[1:]}: {error}") from error
+    return pd.DataFrame(rows, columns=names)
+
+
+def _json_lines(text: str, where: str) -> pd.DataFrame:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is JSON, but no text
+        except json.JSONDecodeError as error:
+            raise PoiseError(
+                f"{where}: line {number}: not a JSON object: {error.msg} (column {error.colno})"
+            ) from error
+        except UnicodeEncodeError as error:
+            raise PoiseError(f"{where}: line {number}: not Unicode text: {error.reason}") from error
+        if not isinstance(row, dict):
+            raise PoiseError(f"{where}: line {number}: expected a JSON object, found {line.strip()[:40]!r}")
+        rows.append({key: _as_text(value) for key, value in row.items()})
+    return pd.DataFrame(rows).fillna("")
+
+
+def _parquet(content: bytes, where: str) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not content:
+        raise PoiseError(f"{where}: the file is empty")
+    try:
+        columns = pq.read_table(io.BytesIO(content)).to_pydict()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PoiseError(f"{where}: not a readable Parquet file: {_reason(error)}") from error
+    return pd.DataFrame({name: [_as_text(value) for value in values] for name, values in columns.items()})
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None or value != value else str(value)
 
 
 def _decode(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise PoiseError(f"{where}: line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); save it as UTF-8") from error
+        # error.object is what was decoded: the content without its byte-order mark
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start]
+        raise PoiseError(f"{where}: line {line}: not UTF-8 (byte 0x{byte:02x}); save it as UTF-8") from error
 
 
 def _open(root: Path, path: list[str], where: str) -> bytes:
@@ -127,22 +204,29 @@ def _open(root: Path, path: list[str], where: str) -> bytes:
         raise PoiseError(f"{where}: file not found: {outer}") from None
     for member in members:
         try:
-            content = _member(io.BytesIO(content), member)
-        except (KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
-            raise PoiseError(f"{where}: cannot read {member!r} in the archive: {error}") from error
+            content = _member(content, member)
+        except _DAMAGE as error:
+            raise PoiseError(f"{where}: cannot read {member!r} in the archive: {_reason(error)}") from error
     return content
 
 
-def _member(archive: IO[bytes], member: str) -> bytes:
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as opened:
-            return opened.read(member)
-    archive.seek(0)
-    with tarfile.open(fileobj=archive) as tar:
+def _member(content: bytes, member: str) -> bytes:
+    if content.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return archive.read(member)
+    if content.startswith(b"\x1f\x8b"):
+        content = gzip.decompress(content)  # the whole of it, so that its checksum is checked
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         stream = tar.extractfile(member)
         if stream is None:
             raise KeyError(f"{member} is not a file")
         return stream.read()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, tarfile.ReadError):
+        return "it is no zip or tar archive, or a damaged one"
+    return " ".join(" ".join(map(str, error.args)).split())
 
 
 def _where(dataset: Dataset, table: TableFile) -> str:
@@ -152,8 +236,11 @@ def _where(dataset: Dataset, table: TableFile) -> str:
 
 
 def _column(rows: pd.DataFrame, name: str, where: str) -> pd.Series:
-    if name not in rows.columns:
-        raise PoiseError(f"{where}: no column {name!r}; the file has {[str(column) for column in rows.columns]}")
+    if list(rows.columns).count(name) != 1:
+        found = "two columns" if name in rows.columns else "no column"
+        raise PoiseError(
+            f"{where}: {found} {name!r}; the file has {[str(column) for column in rows.columns]}"
+        )
     return cast(pd.Series, rows[name])
 
 
@@ -163,20 +250,32 @@ def _ids(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     ids = _column(rows, dataset.columns.id, where)
     repeated = ids[ids.duplicated()]
     if len(repeated):
-        raise PoiseError(f"{where}: row {repeated.index[0] + 1}: duplicate id {repeated.iloc[0]!r}; ids must be unique")
+        raise PoiseError(
+            f"{where}: row {repeated.index[0] + 1}: duplicate id {repeated.iloc[0]!r}; ids must be unique"
+        )
     return ids
 
 
+def _filled(rows: pd.DataFrame, template: str, where: str) -> pd.Series:
+    """Fill a template like ``{title}. {body}`` from each row; a plain name is a column."""
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise PoiseError(f"{where}: columns.text {template!r} is not a template: {error}") from error
+    if all(name is None for _, name, _, _ in parts):
+        return _column(rows, template, where)
+    texts = pd.Series("", index=rows.index)
+    for literal, name, form, conversion in parts:
+        if form or conversion:
+            raise PoiseError(
+                f"{where}: columns.text {template!r}: expected {{{name}}}, no format or conversion"
+            )
+        texts = texts + literal + ("" if name is None else _column(rows, name, where))
+    return texts
+
+
 def _texts(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
-    fields = [name for _, name, _, _ in string.Formatter().parse(dataset.columns.text) if name]
-    if not fields:
-        texts = _column(rows, dataset.columns.text, where)
-    else:
-        columns = {name: _column(rows, name, where) for name in fields}
-        texts = pd.Series(
-            [dataset.columns.text.format(**dict(zip(columns, values, strict=True)))
-             for values in zip(*columns.values(), strict=True)], index=rows.index,
-        )  # fmt: skip
+    texts = _filled(rows, dataset.columns.text, where)
     for old, new in dataset.replacements:
         texts = texts.str.replace(old, new, regex=False)
     texts = texts.str.strip()
@@ -189,13 +288,15 @@ def _texts(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
 
 
 def _labels(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
-    """Class index of each row: by thresholds (upper bounds, inclusive), by listed values, or by class name."""
+    """Class index of each row: by thresholds (upper bounds, inclusive), listed values, or class name."""
     found = _column(rows, dataset.columns.label, where)
     if dataset.label_thresholds is not None:
         numbers = pd.to_numeric(found, errors="coerce")
-        wrong = found[numbers.isna()]
+        wrong = found[~np.isfinite(numbers)]
         if len(wrong):
-            raise PoiseError(f"{where}: row {wrong.index[0] + 1}: label {wrong.iloc[0]!r} is not a number")
+            raise PoiseError(
+                f"{where}: row {wrong.index[0] + 1}: label {wrong.iloc[0]!r}, expected a finite number"
+            )
         return pd.Series(np.searchsorted(dataset.label_thresholds, numbers, side="left"), index=rows.index)
     values = dataset.label_values or [[name] for name in dataset.classes]
     index = {value: k for k, names in enumerate(values) for value in names}
@@ -203,16 +304,19 @@ def _labels(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     unknown = found[labels.isna()]
     if len(unknown):
         raise PoiseError(
-            f"{where}: row {unknown.index[0] + 1}: unknown label {unknown.iloc[0]!r}, expected one of {list(index)}"
+            f"{where}: row {unknown.index[0] + 1}: unknown label {unknown.iloc[0]!r}, "
+            f"expected one of {list(index)}"
         )
     return labels.astype(int)
 
 
 def _hold_out(rows: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
-    """Set test rows aside by a seeded permutation, so that the draw does not depend on the file's order of classes."""
+    """Set test rows aside by a seeded permutation: the draw ignores how the file orders its classes."""
     assert dataset.holdout is not None
     if dataset.holdout.test >= len(rows):
-        raise PoiseError(f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(rows)} rows")
+        raise PoiseError(
+            f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(rows)} rows"
+        )
     order = np.random.RandomState(dataset.holdout.seed).permutation(len(rows))
     table = np.full(len(rows), "train", dtype=object)
     table[order[: dataset.holdout.test]] = "test"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 from poise.errors import PoiseError
@@ -18,7 +19,7 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         raise PoiseError(
             f"{gguf.name}: not a readable GGUF model: {' '.join(str(error).split())[:200]}"
         ) from error

@@ -63,7 +63,7 @@ class Renderer:
 
 
 def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) -> PromptText:
-    """Render the DNIP paper's form: instruction, labelled blocks, the query up to where its label would stand."""
+    """Render the DNIP paper's form: instruction, labelled blocks, the query up to where its label goes."""
 
     def block(content: str, label: str) -> str:
         return f"{config.text_prefix}{content}{config.joiner}{config.label_prefix}{label}"
@@ -71,7 +71,8 @@ def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) 
     return PromptText(
         head=config.instruction,
         before=tuple(
-            block(content, " " + config.label_words[label]) + config.separator for content, label in demonstrations
+            block(content, " " + config.label_words[label]) + config.separator
+            for content, label in demonstrations
         ),
         query=block(text, ""),
     )
@@ -86,7 +87,7 @@ def label_surfaces(config: OrdinalPrompt, classes: Sequence[str]) -> list[str]:
 
 
 def label_position(label: int, n_classes: int, label_order: str) -> int:
-    """Prompt position of a class, or class of a prompt position: the mapping is its own inverse (E.1, M - parsed)."""
+    """Prompt position of a class, or class of a position: the mapping is its own inverse (E.1)."""
     return n_classes - 1 - label if label_order == "reversed" else label
 
 
@@ -113,7 +114,10 @@ def header(config: OrdinalPrompt, dataset: Dataset, label_order: str) -> str:
         "low": low,
         "high": high,
     }
-    lines = [config.instruction[config.mood].format(**fields), config.constraint[config.label_format].format(**fields)]
+    lines = [
+        config.instruction[config.mood].format(**fields),
+        config.constraint[config.label_format].format(**fields),
+    ]
     if config.clarity == "ordinal_explicit":
         lines.append(config.order_statement.format(**fields))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Cells and data sets become requests, and an index that says which request answers which row of which cell."""
+"""Cells and data sets become requests, and an index: which request answers which row of which cell."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class RequestList:
     requests
         Distinct requests by id, in the order of first use.
     index
-        One row for each (cell, data-set row): ``cell``, ``row`` (id), ``label`` (true class index), ``request`` (id).
+        One row for each (cell, data-set row): ``cell``, ``row`` (id), ``label`` (true class index),
+        ``request`` (id).
     regrouped
         Ids of the requests to ask once more in another grouping, for the numerical floor.
     demonstrations
@@ -72,7 +73,9 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         )
         shown += [
             (cell.id, rank, row, label)
-            for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
+            for rank, (row, label) in enumerate(
+                zip(demonstrations["id"], demonstrations["label"], strict=True)
+            )
         ]
         for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
             request = render.request(text)

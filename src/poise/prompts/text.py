@@ -12,8 +12,8 @@ from poise.hashing import digest
 class PromptText:
     """A prompt in parts, so that whole demonstrations can be dropped when it is longer than the context.
 
-    ``head`` + all of ``before`` + ``query`` + all of ``after`` + ``cue`` is the exact text sent; separators belong to
-    the parts.
+    ``head`` + all of ``before`` + ``query`` + all of ``after`` + ``cue`` is the exact text sent; separators
+    belong to the parts.
     """
 
     head: str
@@ -33,10 +33,13 @@ class PromptText:
         return len(self.before) + len(self.after)
 
     def drop_demonstration(self) -> PromptText:
-        """Leave out the demonstration farthest from the query: the first one before it, else the last one after it."""
-        if self.before:
+        """Leave out the demonstration farthest from the query, the one before it if two are as far.
+
+        The cue repeats the query's label for demonstrations after it: it goes with the last of them.
+        """
+        if len(self.before) >= len(self.after):
             return replace(self, before=self.before[1:])
-        return replace(self, after=self.after[:-1])
+        return replace(self, after=self.after[:-1], cue=self.cue if len(self.after) > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -55,4 +58,6 @@ class Request:
     @cached_property
     def id(self) -> str:
         """Digest of everything that is sent."""
-        return digest([self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate], 16)
+        return digest(
+            [self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate], 16
+        )
