@@ -62,9 +62,7 @@ class Workplace:
             (ROOT / "data" / name).mkdir(parents=True, exist_ok=True)
             (folder / "data" / name).symlink_to(ROOT / "data" / name)
 
-    def run(
-        self, *command: str, timeout: float = 600, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout: float = 600, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command here, capturing its output."""
         return subprocess.run(
             command, cwd=self.folder, env=self.environment(**environment), capture_output=True, text=True,

@@ -78,9 +78,7 @@ class _BatchFiles:
         responses = read_parquet(folder / "responses.parquet").set_index("request")
         missing = set(index["request"]) - set(responses.index)
         if missing:
-            raise PoiseError(
-                f"{folder}: {len(missing)} requests have no response; delete the folder and run again"
-            )
+            raise PoiseError(f"{folder}: {len(missing)} requests have no response; delete the folder and run again")
         regrouped = read_parquet(folder / "regrouped.parquet").set_index("request")
         return cls(batch.id, dict(list(index.groupby("cell", sort=False))), responses, regrouped)
 

@@ -44,9 +44,7 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, log_path: Path | None = None, **kwargs: Any) -> None:
         if log_path is not None:
             log_path.parent.mkdir(parents=True, exist_ok=True)
-            logging.basicConfig(
-                filename=log_path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s"
-            )
+            logging.basicConfig(filename=log_path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
             logging.captureWarnings(True)
         try:
             command(*args, **kwargs)
@@ -61,9 +59,7 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
             if log_path is None:
                 raise
             _log_traceback(log_path)
-            click.echo(
-                f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True
-            )
+            click.echo(f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True)
             sys.exit(1)
 
     return run
@@ -79,7 +75,7 @@ def _log_traceback(log_path: Path | None) -> None:
 @click.option("--quiet", is_flag=True, help="Print the path of the plan only.")
 @verb
 def plan(overrides: tuple[str, ...], quiet: bool) -> None:
-    """Compose a study with Hydra OVERRIDES, freeze its plan and say what it would ask.
+    r"""Compose a study with Hydra OVERRIDES, freeze its plan and say what it would ask.
 
     \b
     poise plan study=demo

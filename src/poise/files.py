@@ -67,6 +67,4 @@ def read_parquet(path: Path) -> pd.DataFrame:
         raise PoiseError(f"{path}: file not found") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise PoiseError(
-            f"{path}: not a readable Parquet file ({reason}); delete it and run again"
-        ) from error
+        raise PoiseError(f"{path}: not a readable Parquet file ({reason}); delete it and run again") from error

@@ -48,11 +48,7 @@ class Cell:
     @property
     def condition(self) -> str:
         """Short name of the probe condition: the one field that differs from the base, or ``base``."""
-        changed = [
-            f"{key}={getattr(self, key)}"
-            for key, base in BASE_CONDITION.items()
-            if getattr(self, key) != base
-        ]
+        changed = [f"{key}={getattr(self, key)}" for key, base in BASE_CONDITION.items() if getattr(self, key) != base]
         return ",".join(changed) or "base"
 
 
@@ -157,12 +153,10 @@ def expand(
     """
     unknown = [name for name in study.artefacts if name not in ARTEFACTS]
     if unknown:
-        raise PoiseError(
-            f"study {study.name}: artefacts: unknown {unknown}, expected some of {', '.join(ARTEFACTS)}"
-        )
+        raise PoiseError(f"study {study.name}: artefacts: unknown {unknown}, expected some of {', '.join(ARTEFACTS)}")
     content = content or {}
     dataset_digests = {
-        name: digest([identity(dataset, _DRAWING), content.get(name)])
+        name: digest([EXTRACTION_VERSION, identity(dataset, _DRAWING), content.get(name)])
         for name, dataset in study.datasets.items()
     }
     model_digests = {
@@ -171,9 +165,7 @@ def expand(
     }
     cells = tuple(_cells(study, dataset_digests, model_digests))
     if not cells:
-        raise PoiseError(
-            f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment"
-        )
+        raise PoiseError(f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment")
     return Plan(
         study=study,
         overrides=tuple(overrides),
@@ -207,9 +199,7 @@ def _prompts(study: Study) -> dict[str, Prompt]:
     }
 
 
-def _cells(
-    study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]
-) -> Iterator[Cell]:
+def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]) -> Iterator[Cell]:
     prompts = _prompts(study)
     engine = identity(study.engine)
     for experiment in study.experiment.values():
@@ -243,9 +233,7 @@ def _cells(
                                     "shots": shots,
                                     "seed": seed,
                                     "rows": rows,
-                                    "regrouped_rows": experiment.floor_rows
-                                    if condition == BASE_CONDITION
-                                    else 0,
+                                    "regrouped_rows": experiment.floor_rows if condition == BASE_CONDITION else 0,
                                 }
                                 yield Cell(
                                     id=digest([shared, axes]),
@@ -270,9 +258,7 @@ def assign_batches(
     models = {cell.id: cell.model for cell in cells}
     home: dict[str, Batch] = {}
     for batch in finished:
-        home.update(
-            {cell: batch for cell in batch.cells if models.get(cell) == batch.model and cell not in home}
-        )
+        home.update({cell: batch for cell in batch.cells if models.get(cell) == batch.model and cell not in home})
     for batch in pending:
         if all(models.get(cell) == batch.model and cell not in home for cell in batch.cells):
             home.update(dict.fromkeys(batch.cells, batch))

@@ -83,8 +83,7 @@ def batches_on_disk() -> Iterator[tuple[Batch, bool]]:
             continue  # a damaged manifest: its cells are asked again, in another batch
         yield (
             batch,
-            (manifest.parent / "responses.parquet").is_file()
-            and (manifest.parent / "index.parquet").is_file(),
+            (manifest.parent / "responses.parquet").is_file() and (manifest.parent / "index.parquet").is_file(),
         )
 
 

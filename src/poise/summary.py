@@ -28,11 +28,7 @@ def describe_plan(plan: Plan, path: Path) -> str:
         rows.append([experiment, model, dataset, splits, conditions, requests])
     header = ["experiment", "model", "data set", "cells", "conditions", "requests at most"]
     lines += ["", tabulate(rows, header), ""]
-    done = [
-        batch
-        for batch in plan.batches
-        if (paths.batch_dir(batch.model, batch.id) / "responses.parquet").exists()
-    ]
+    done = [batch for batch in plan.batches if (paths.batch_dir(batch.model, batch.id) / "responses.parquet").exists()]
     lines.append(
         f"Batches: {len(plan.batches)}, of which {len(done)} are answered already (one model load for each other)."
     )

@@ -318,10 +318,7 @@ def test_reference_to_what_the_study_lacks() -> None:
 
 def test_label_words_must_match_the_classes() -> None:
     message = the_error(["dataset.movies5.prompt.label_words=[bad,good]"])
-    assert (
-        "conf/dataset/movies5.yaml: key dataset.movies5: prompt.label_words must have 5 words, found 2"
-        in message
-    )
+    assert "conf/dataset/movies5.yaml: key dataset.movies5: prompt.label_words must have 5 words, found 2" in message
 
 
 def test_unordered_dataset_in_the_position_experiment() -> None:
@@ -342,9 +339,7 @@ def test_missing_model_of_your_own(tmp_path: Path) -> None:
 
 
 def test_plan_of_unknown_study() -> None:
-    with pytest.raises(
-        PoiseError, match=r"study 'nope': neither a configuration \(demo, demo_full.*\) nor a plan at"
-    ):
+    with pytest.raises(PoiseError, match=r"study 'nope': neither a configuration \(demo, demo_full.*\) nor a plan at"):
         planfile.resolve("nope")
 
 
@@ -497,10 +492,7 @@ def test_what_affects_answers_changes_exactly_their_cells(
     demo: Study, key: str, value: object, affected: set[tuple[str, str]]
 ) -> None:
     before, after = (
-        {
-            pair: {cell.id for cell in plan.cells if (cell.experiment, cell.dataset) == pair}
-            for pair in EVERYTHING
-        }
+        {pair: {cell.id for cell in plan.cells if (cell.experiment, cell.dataset) == pair} for pair in EVERYTHING}
         for plan in (expand(demo), expand(changed(demo, **{key: value})))
     )
     for pair in EVERYTHING:
@@ -532,9 +524,7 @@ def test_place_of_local_files_is_not_part_of_an_identity(monkeypatch: pytest.Mon
 
 def test_a_new_seed_asks_only_for_itself(demo: Study) -> None:
     first = expand(demo)
-    more = changed(
-        demo, experiment__class_accuracy__seeds=[0, 1, 2, 3], experiment__position__seeds=[0, 1, 2, 3]
-    )
+    more = changed(demo, experiment__class_accuracy__seeds=[0, 1, 2, 3], experiment__position__seeds=[0, 1, 2, 3])
     second = expand(more, finished=first.batches)
     new = [batch for batch in second.batches if batch not in first.batches]
     assert set(first.batches) <= set(second.batches)
@@ -582,9 +572,7 @@ def test_batches_hold_every_cell_once_and_one_model_each(demo: Study) -> None:
     plan = expand(demo.model_copy(update={"model": {**demo.model, "twin": twin}}))
     held = [cell for batch in plan.batches for cell in batch.cells]
     assert sorted(held) == sorted(ids(plan))
-    assert all(
-        {plan.cell_by_id[cell].model for cell in batch.cells} == {batch.model} for batch in plan.batches
-    )
+    assert all({plan.cell_by_id[cell].model for cell in batch.cells} == {batch.model} for batch in plan.batches)
     assert all(batch.id == digest(sorted(batch.cells)) for batch in plan.batches)
 
 

@@ -44,9 +44,7 @@ class Fragile(DummyEngine):
 
 
 def _requests(n: int = 20) -> list[Request]:
-    return [
-        Request(PromptText("", (BLOCK,), f"Sentence: text {k}\nLabel:"), (" 1", " 2", " 3")) for k in range(n)
-    ]
+    return [Request(PromptText("", (BLOCK,), f"Sentence: text {k}\nLabel:"), (" 1", " 2", " 3")) for k in range(n)]
 
 
 def _tokenised(requests: list[Request], context_length: int = 10_000) -> list[Tokenised]:
@@ -93,9 +91,7 @@ def test_parts_of_other_requests_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_whole_demonstrations_are_dropped_until_the_prompt_fits() -> None:
-    prompt = PromptText(
-        "Head\n", tuple(f"Sentence: demo {k}\nLabel: 1\n\n" for k in range(5)), "Sentence: x\nLabel:"
-    )
+    prompt = PromptText("Head\n", tuple(f"Sentence: demo {k}\nLabel: 1\n\n" for k in range(5)), "Sentence: x\nLabel:")
     request = Request(prompt, (" 1", " 2"))
     length = len(prompt.text) - 2 * len(prompt.before[0]) + 2
     (found,) = tokenise(DummyEngine(CONFIG), [request], "sequence", length, "model m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,9 +84,7 @@ def test_order_does_not_matter(engine, queries, answers) -> None:
 
 def test_one_by_one_equals_all_at_once(engine, queries, answers) -> None:
     for query, answer in zip(queries, answers, strict=True):
-        np.testing.assert_allclose(
-            _ask(engine, [query])[0].logprobs, answer.logprobs, atol=TOLERANCE_NATS, rtol=0
-        )
+        np.testing.assert_allclose(_ask(engine, [query])[0].logprobs, answer.logprobs, atol=TOLERANCE_NATS, rtol=0)
 
 
 def test_regrouping_changes_the_groups_not_the_answers(engine, queries, answers) -> None:
@@ -108,10 +107,8 @@ def test_labels_may_be_permuted(engine, queries, answers) -> None:
 def test_longer_continuations_are_never_more_probable(engine, queries) -> None:
     query = queries[0]
     label = tuple(engine.encode(" not bad at all"))
-    scores = [
-        _ask(engine, [Query(query.prompt_ids, (label[:k],))])[0].logprobs[0] for k in range(1, len(label) + 1)
-    ]
-    assert all(later <= earlier for earlier, later in zip(scores, scores[1:], strict=False))
+    scores = [_ask(engine, [Query(query.prompt_ids, (label[:k],))])[0].logprobs[0] for k in range(1, len(label) + 1)]
+    assert all(later <= earlier for earlier, later in pairwise(scores))
 
 
 def test_the_same_micro_batch_gives_the_same_bits_whatever_ran_before(engine, queries) -> None:

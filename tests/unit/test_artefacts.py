@@ -1,4 +1,4 @@
-"""Tables from tidy metrics: values by hand, provenance kept apart, the papers' figures beside the same model and data."""
+"""Tables from tidy metrics: values by hand, provenance kept apart, the papers' figures beside the same model."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def _printed_counts(number: int) -> list[dict[str, Any]]:
     counts = rows[rows["quantity"] == "count"]
     return [
         _row("count", value, **{"class": true, "pred_class": predicted}, provenance="synthetic")
-        for true, predicted, value in zip(
-            counts["true_class"], counts["pred_class"], counts["value"], strict=True
-        )
+        for true, predicted, value in zip(counts["true_class"], counts["pred_class"], counts["value"], strict=True)
     ]
 
 
@@ -63,15 +61,9 @@ def _main_rows(**columns: Any) -> list[dict[str, Any]]:
         for method, shift in (("icl", 0.0), ("dnip", -0.1)):
             shared = {"seed": seed, "method": method, **columns}
             rows.append(_row("accuracy", accuracy - shift, **shared))
-            rows.append(
-                _row(
-                    "cobias", cobias + shift, low=cobias + shift - 0.05, high=cobias + shift + 0.05, **shared
-                )
-            )
+            rows.append(_row("cobias", cobias + shift, low=cobias + shift - 0.05, high=cobias + shift + 0.05, **shared))
             rows.append(_row("cobias_floor", 0.04, **shared))
-        rows.append(
-            _row("cobias_difference", -0.1, low=-0.15, high=-0.02, seed=seed, method="dnip", **columns)
-        )
+        rows.append(_row("cobias_difference", -0.1, low=-0.15, high=-0.02, seed=seed, method="dnip", **columns))
     return rows
 
 
@@ -161,9 +153,7 @@ def test_figures_draw_for_many_classes_and_an_absent_one(plan: Plan) -> None:
         for i, true in enumerate(classes):
             rows += [_row("count", float(i == j and i > 0), **{"class": true, "pred_class": p}, method=method)
                      for j, p in enumerate(classes)]  # fmt: skip
-            rows.append(
-                _row("class_accuracy", float("nan") if i == 0 else 0.5, **{"class": true}, method=method)
-            )
+            rows.append(_row("class_accuracy", float("nan") if i == 0 else 0.5, **{"class": true}, method=method))
     context = _context(plan, rows)
     for draw in (imbalance_figures.confusion_matrices, imbalance_figures.pairwise_differences):
         figure = draw(context)

@@ -42,9 +42,7 @@ def _one_line(text: str) -> str:
         (["study=demo", "seeds=[0"], ["'seeds=[0'", "key=value"]),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(
-    workplace: Workplace, overrides: list[str], words: list[str]
-) -> None:
+def test_a_mistake_is_one_line_and_exit_status_2(workplace: Workplace, overrides: list[str], words: list[str]) -> None:
     done = workplace.poise("plan", *overrides)
     assert done.returncode == 2
     line = _one_line(done.stderr)

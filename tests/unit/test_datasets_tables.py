@@ -156,9 +156,7 @@ def test_header_names_and_skipped_lines(tmp_path):
     (tmp_path / "bare.tsv").write_bytes(b"made by hand\n1\tneg\tone\n2\tpos\ttwo\n")
     bare = dataset(tmp_path, "bare.tsv", table={"header": ["id", "label", "text"], "skip_lines": 1})
     assert list(train(prepare(bare, tmp_path))["text"]) == ["one", "two"]
-    (tmp_path / "types.tsv").write_bytes(
-        b"id\tlabel\ttext\nd\td\tstring\nclass\t\tmeta\n1\tneg\tone\n2\tpos\ttwo\n"
-    )
+    (tmp_path / "types.tsv").write_bytes(b"id\tlabel\ttext\nd\td\tstring\nclass\t\tmeta\n1\tneg\tone\n2\tpos\ttwo\n")
     types = dataset(tmp_path, "types.tsv", table={"skip_lines": 2})
     assert list(train(prepare(types, tmp_path))["text"]) == ["one", "two"]
 
@@ -200,9 +198,7 @@ def test_whole_numbers_stay_whole_beside_missing_values(tmp_path):
         '{"id": 1, "text": 12345678901234567890, "label": 0, "note": null}',
         '{"id": 2, "text": 3, "label": 1}',
     ]
-    (tmp_path / "rows.jsonl").write_text(
-        "\n".join([*lines, '{"text": 4, "label": 1, "id": 9007199254740993}'])
-    )
+    (tmp_path / "rows.jsonl").write_text("\n".join([*lines, '{"text": 4, "label": 1, "id": 9007199254740993}']))
     rows = train(prepare(dataset(tmp_path, "rows.jsonl", label_values=[["0"], ["1"]]), tmp_path))
     assert list(rows["text"]) == ["12345678901234567890", "3", "4"]
     assert list(rows["id"]) == ["1", "2", "9007199254740993"]
@@ -271,9 +267,7 @@ def test_label_values_and_class_names(tmp_path):
     (tmp_path / "rows.csv").write_text("id,text,label\n1,a,0\n2,b,two\n3,c,1\n4,d,2\n")
     listed = dataset(tmp_path, classes=["low", "mid", "high"], label_values=[["0"], ["1"], ["2", "two"]])
     assert list(train(prepare(listed, tmp_path))["label"]) == [0, 2, 1, 2]
-    with pytest.raises(
-        PoiseError, match=r"row 1: unknown label '0', expected one of \['low', 'mid', 'high'\]"
-    ):
+    with pytest.raises(PoiseError, match=r"row 1: unknown label '0', expected one of \['low', 'mid', 'high'\]"):
         prepare(dataset(tmp_path, classes=["low", "mid", "high"]), tmp_path)
 
 

@@ -145,9 +145,7 @@ def test_first_win_agrees_with_the_comparison_at_every_level():
         rival = int(rng.integers(1, n_levels + 1))
         q = p if trial % 2 else float(np.float32(rng.random()))
         index, other = rng.permutation(4)[:2]
-        wins_at = [
-            k for k in range(1, n_levels + 1) if k * p > rival * q or (k * p == rival * q and index < other)
-        ]
+        wins_at = [k for k in range(1, n_levels + 1) if k * p > rival * q or (k * p == rival * q and index < other)]
         expected = wins_at[0] if wins_at else n_levels + 1
         assert first_win(p, index, rival * q, other, n_levels) == expected
 

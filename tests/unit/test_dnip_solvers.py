@@ -64,9 +64,7 @@ def test_exact_equals_brute_force_from_the_worst_start(bias):
         if seed % 5 == 0:
             y[y == 0] = 1
         mu, beta = (4000.0, 0.5)[seed % 2], seed / 9
-        columns, _, _, objective = problem(
-            P, y, bias=bias, mu=mu, beta=beta, tau=1.0, terms=subsets[seed % 7]
-        )
+        columns, _, _, objective = problem(P, y, bias=bias, mu=mu, beta=beta, tau=1.0, terms=subsets[seed % 7])
         tree = exact._root(columns, n_levels, Solution(np.full(n, n_levels), np.inf, 0))
         assert exact.explore(P, y, tree, n_levels, objective, 10**9)
         assert tree.value[0] == pytest.approx(brute_force(P, y, n_levels, objective), abs=1e-11)
@@ -196,9 +194,7 @@ def walk_at(temperature, accept_draw, steps=400):
     draws[:, 2] = accept_draw
     start = np.full(4, n_levels)
     limits = (steps + 1, steps)
-    *_, curves = metropolis.walk(
-        columns, y, start, n_levels, objective, *limits, np.array([temperature]), draws
-    )
+    *_, curves = metropolis.walk(columns, y, start, n_levels, objective, *limits, np.array([temperature]), draws)
     return np.diff(curves[0])
 
 

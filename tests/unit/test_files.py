@@ -86,9 +86,7 @@ def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(tmp_path)
 @pytest.mark.parametrize("writer", ["text", "parquet"])
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch, writer):
     target = tmp_path / ("a.txt" if writer == "text" else "a.parquet")
-    write = {"text": lambda: write_text(target, "new" * 99), "parquet": lambda: write_parquet(target, FRAME)}[
-        writer
-    ]
+    write = {"text": lambda: write_text(target, "new" * 99), "parquet": lambda: write_parquet(target, FRAME)}[writer]
     write()
     before = target.read_bytes()
 
@@ -154,9 +152,7 @@ def test_a_flipped_byte_never_changes_a_number_unnoticed(tmp_path):
     content = path.read_bytes()
     intact = read_parquet(path)
     noticed = 0
-    pages = (
-        len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    )  # a description of the columns follows
+    pages = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # a description of the columns follows
     for position in range(4, pages, 3):
         damaged = bytearray(content)
         damaged[position] ^= 0x10

@@ -52,8 +52,6 @@ def test_parse_failure_rate():
 
 
 def test_importing_the_metrics_loads_no_heavy_library():
-    code = (
-        "import sys, poise.metrics; print(*{'scipy', 'sklearn', 'statsmodels', 'pandas'} & set(sys.modules))"
-    )
+    code = "import sys, poise.metrics; print(*{'scipy', 'sklearn', 'statsmodels', 'pandas'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

@@ -13,9 +13,7 @@ def exact_floor(n1, n2, p):
     def pmf(k, n):
         return comb(n, k) * p**k * (1 - p) ** (n - k)
 
-    return sum(
-        pmf(i, n1) * pmf(j, n2) * abs(i / n1 - j / n2) for i, j in product(range(n1 + 1), range(n2 + 1))
-    )
+    return sum(pmf(i, n1) * pmf(j, n2) * abs(i / n1 - j / n2) for i, j in product(range(n1 + 1), range(n2 + 1)))
 
 
 def test_sampling_floor_is_the_exact_expectation():
@@ -33,9 +31,7 @@ def test_sampling_floor_is_zero_without_chance_and_repeats_itself():
     assert floor != metrics.cobias_sampling_floor([30, 40], 0.6, random_state=1)
 
 
-@pytest.mark.parametrize(
-    ("counts", "accuracy", "n_draws"), [([5, -1], 0.5, 10), ([5, 5], 50, 10), ([5, 5], 0.5, 0)]
-)
+@pytest.mark.parametrize(("counts", "accuracy", "n_draws"), [([5, -1], 0.5, 10), ([5, 5], 50, 10), ([5, 5], 0.5, 0)])
 def test_sampling_floor_refuses_impossible_input(counts, accuracy, n_draws):
     with pytest.raises(ValueError, match="expected"):
         metrics.cobias_sampling_floor(counts, accuracy, n_draws)
@@ -46,9 +42,7 @@ def two_methods():
     """Two correlated predictors on 250 rows, with a class so rare that it vanishes from some resamples."""
     rng = np.random.default_rng(3)
     y_true = np.repeat([0, 1, 2, 3], [120, 80, 48, 2])
-    first = np.where(
-        rng.random(250) < np.array([0.9, 0.6, 0.3, 0.5])[y_true], y_true, rng.integers(-1, 4, 250)
-    )
+    first = np.where(rng.random(250) < np.array([0.9, 0.6, 0.3, 0.5])[y_true], y_true, rng.integers(-1, 4, 250))
     second = np.where(rng.random(250) < 0.3, y_true, first)
     return y_true, first, second
 
@@ -86,8 +80,7 @@ def test_bootstrap_is_paired(two_methods):
 
     paired = metrics.cobias_bootstrap(y_true, first, second)
     width = {
-        kind: np.diff(ends(x)).item()
-        for kind, x in zip("12d", [*paired.intervals, *paired.differences], strict=True)
+        kind: np.diff(ends(x)).item() for kind, x in zip("12d", [*paired.intervals, *paired.differences], strict=True)
     }
     assert width["d"] < 0.9 * np.hypot(width["1"], width["2"])  # what independent resamples would give
 

@@ -15,8 +15,7 @@ CONF = Path(__file__).parents[2] / "conf" / "prompt"
 AGNEWS = ICLPrompt(
     kind="icl",
     name="agnews",
-    instruction="Please classify the news articles into the categories of World, Sports, Business, "
-    "and Technology.\n\n",
+    instruction="Please classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
     text_prefix="Article: ",
     label_prefix="Answer:",
     separator="\n\n====\n\n",
@@ -83,9 +82,7 @@ def test_the_dnip_papers_prompt():
 
 
 def test_the_dnip_papers_prompt_without_instruction_and_demonstrations():
-    prompt = ICLPrompt(
-        kind="icl", name="rte", text_prefix="", label_prefix="answer:", label_words=["False", "True"]
-    )
+    prompt = ICLPrompt(kind="icl", name="rte", text_prefix="", label_prefix="answer:", label_words=["False", "True"])
     data = dataset(prompt, classes=["not entailment", "entailment"], poles=None)
     request = ask(prompt, "It rains.\nquestion: It is wet. True or False?", [], data)
     assert request.prompt.text == "It rains.\nquestion: It is wet. True or False?\nanswer:"
@@ -202,14 +199,12 @@ def test_without_demonstrations_the_placement_changes_nothing():
     [
         (
             "numeric",
-            "[1: negative, 2: neutral, 3: positive].\n"
-            "Answer with ONLY a single number (1, 2, or 3). No explanation.",
+            "[1: negative, 2: neutral, 3: positive].\nAnswer with ONLY a single number (1, 2, or 3). No explanation.",
             ("1", "2", "3"),
         ),
         (
             "letter",
-            "[A: negative, B: neutral, C: positive].\n"
-            "Answer with ONLY a single letter (A, B, or C). No explanation.",
+            "[A: negative, B: neutral, C: positive].\nAnswer with ONLY a single letter (A, B, or C). No explanation.",
             ("A", "B", "C"),
         ),
         (
@@ -290,13 +285,11 @@ def test_without_poles_the_end_classes_name_them():
     [
         (
             "imperative",
-            "Please perform Hate Detection task. Given the sentence, assign a label from "
-            "[1: non-hate, 2: hate].",
+            "Please perform Hate Detection task. Given the sentence, assign a label from [1: non-hate, 2: hate].",
         ),
         (
             "interrogative",
-            "What label from [1: non-hate, 2: hate] should be assigned to the sentence "
-            "in this Hate Detection task?",
+            "What label from [1: non-hate, 2: hate] should be assigned to the sentence in this Hate Detection task?",
         ),
         (
             "indicative",

@@ -81,15 +81,11 @@ def test_one_shot_rows_of_the_dnip_paper(n, expected):
 )
 def test_five_shot_rows_of_agnews(seed, expected):
     train = frame(np.zeros(120_000))
-    cut = train.iloc[
-        np.random.RandomState(0).choice(120_000, 10_000, replace=False)
-    ]  # the authors' first step
+    cut = train.iloc[np.random.RandomState(0).choice(120_000, 10_000, replace=False)]  # the authors' first step
     assert numbers(draw_demonstrations(cut, 1, "5_shot", seed, "")) == expected
 
 
-@pytest.mark.parametrize(
-    ("n", "size"), [(8544, 8116), (5452, 5179), (2490, 2365), (1000, 950), (10_000, 9500)]
-)
+@pytest.mark.parametrize(("n", "size"), [(8544, 8116), (5452, 5179), (2490, 2365), (1000, 950), (10_000, 9500)])
 def test_optimisation_rows_of_the_dnip_paper(n, size):
     train = frame(np.zeros(n), texts=["the same"] * n)  # paper mode does not look at the texts
     chosen = optimisation_rows(train, train.iloc[:5], None, "paper")
@@ -124,10 +120,7 @@ def test_in_clean_mode_no_text_serves_twice(seed, shots):
         drawn = rng.choice(words, n)
         upper = rng.random(n) < 0.5
         forms = [variants[k] for k in rng.integers(0, len(variants), n)]
-        return [
-            form.format(word.upper() if up else word)
-            for form, word, up in zip(forms, drawn, upper, strict=True)
-        ]
+        return [form.format(word.upper() if up else word) for form, word, up in zip(forms, drawn, upper, strict=True)]
 
     words = [f"word {k}" for k in range(60)]
     train = frame(rng.integers(0, 3, 300), texts(300, words))
@@ -159,9 +152,7 @@ def test_in_clean_mode_no_text_serves_twice(seed, shots):
     assert len(optimised) == int(0.95 * len(free)) > 0
 
 
-@pytest.mark.parametrize(
-    ("seed", "order"), [(0, [2, 1, 0, 4, 3]), (1, [2, 3, 4, 0, 1]), (2, [2, 1, 3, 4, 0])]
-)
+@pytest.mark.parametrize(("seed", "order"), [(0, [2, 1, 0, 4, 3]), (1, [2, 3, 4, 0, 1]), (2, [2, 1, 3, 4, 0])])
 def test_k_shot_is_one_of_each_class_in_a_seeded_shuffle(seed, order):
     train = frame([0, 1, 2, 3, 4, 4, 3, 2, 1, 0] * 20)
     chosen = draw_demonstrations(train, 5, "k_shot", seed, "")
@@ -262,10 +253,7 @@ def test_draws_do_not_depend_on_the_labels_of_the_index(index):
         demonstrations = draw_demonstrations(train, 3, "k_shot", 0, "")
         chosen = [
             *[draw_demonstrations(train, 3, shots, 0, "") for shots in ("5_shot", "2_per_class")],
-            *[
-                order_demonstrations(demonstrations, order, 3)
-                for order in ("random", "ascending", "descending")
-            ],
+            *[order_demonstrations(demonstrations, order, 3) for order in ("random", "ascending", "descending")],
             *[optimisation_rows(train, demonstrations, None, mode) for mode in ("clean", "paper")],
             *[draw_test_rows(train, toy(3, test_draw=draw), 7) for draw in ("first", "random", "stratified")],
             training_pool(train, demonstrations, "clean"),

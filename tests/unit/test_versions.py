@@ -41,9 +41,7 @@ def _code_digest() -> str:
                     tokenize.DEDENT,
                 )
                 continue
-            if not (
-                starts_line and token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')
-            ):
+            if not (starts_line and token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')):
                 state.update(token.string.encode())
             starts_line = False
     return state.hexdigest()[:16]

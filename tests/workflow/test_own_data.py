@@ -44,9 +44,7 @@ def mine(workplace: Workplace) -> Workplace:
     for table, n in (("train", 90), ("test", 30)):
         labels = [CLASSES[k % 3] for k in range(n)]
         texts = [f"{table} item {k}, rather {label} to me" for k, label in enumerate(labels)]
-        pd.DataFrame({"text": texts, "label": labels}).to_csv(
-            workplace.folder / f"mine/{table}.csv", index=False
-        )
+        pd.DataFrame({"text": texts, "label": labels}).to_csv(workplace.folder / f"mine/{table}.csv", index=False)
     return workplace
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -26,13 +25,13 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def finished(demo_plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+def finished(demo_plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """A workplace where the small study ran undisturbed."""
     place = Workplace(tmp_path_factory.mktemp("undisturbed") / "work")
     assert place.poise("plan", *SMALL).returncode == 0
     done = place.snakemake("--config", "study=small")
     assert done.returncode == 0, done.stdout + done.stderr
-    yield place
+    return place
 
 
 def _responses(place: Workplace) -> dict[str, bytes]:
@@ -49,9 +48,7 @@ def test_every_artefact_is_there_and_measured(finished: Workplace) -> None:
 
 
 def test_measured_numbers_are_plausible(finished: Workplace) -> None:
-    metrics = pd.read_parquet(finished.folder / "results/small/metrics/position.parquet").set_index("metric")[
-        "value"
-    ]
+    metrics = pd.read_parquet(finished.folder / "results/small/metrics/position.parquet").set_index("metric")["value"]
     assert metrics["label_mass"].between(0.05, 1.0).all()
     assert (metrics["flip_floor"] == 0).all()
     assert metrics["regrouping_gap"].between(0, 1e-3).all()

@@ -64,9 +64,7 @@ def mean_over_datasets(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Average ``value`` over data sets run by run, as rows of the data set ``all``."""
     keys = [*(key for key in by if key != "dataset"), "seed"]
     found = (
-        rows.groupby(keys, sort=False)
-        .agg(value=("value", "mean"), provenance=("provenance", "first"))
-        .reset_index()
+        rows.groupby(keys, sort=False).agg(value=("value", "mean"), provenance=("provenance", "first")).reset_index()
     )
     return found.assign(dataset="all")
 

@@ -26,9 +26,7 @@ def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
     try:
         parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
     except OverrideParseException as error:
-        raise PoiseError(
-            f"override {error.override!r}: not Hydra's override grammar (expected key=value)"
-        ) from error
+        raise PoiseError(f"override {error.override!r}: not Hydra's override grammar (expected key=value)") from error
     axes = [
         [f"{item.get_key_element()}={value}" for value in item.sweep_string_iterator()]
         if item.is_sweep_override()
@@ -87,8 +85,8 @@ def _named(raw: dict[str, Any], overrides: Sequence[str], folder: Path) -> dict[
         return {**raw, "name": f"{raw['name']}-{digest(raw, 6)}"}
     if (folder / "study" / f"{raw['name']}.yaml").is_file():
         raise PoiseError(
-            f"override name={raw['name']}: the name of a study in {folder.name}/study, whose results it would overwrite; "
-            f"choose another"
+            f"override name={raw['name']}: the name of a study in {folder.name}/study, whose results it would "
+            f"overwrite; choose another"
         )
     return raw
 
@@ -99,20 +97,18 @@ def _hydra_line(error: Exception, folder: Path) -> str:
     if missing:
         group, name = missing.groups()
         known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
-        return (
-            f"{folder.name}/{group}/{name}.yaml: file not found; {group} must be one of: {', '.join(known)}"
-        )
+        return f"{folder.name}/{group}/{name}.yaml: file not found; {group} must be one of: {', '.join(known)}"
     override = re.search(r"Could not override '([^']+)'", text)
     if override:
-        return f"override {override[1]}: no such key in {folder.name}/; see the files there for the keys and their meaning"
+        return (
+            f"override {override[1]}: no such key in {folder.name}/; see the files there for the keys and their meaning"
+        )
     return f"{folder.name}: {' '.join(text.split())[:300]}"
 
 
 def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[str]) -> str:
     first = error.errors()[0]
-    location = [
-        str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")
-    ]
+    location = [str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")]
     key = ".".join(location) or "study"
     cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]
     where = f"override {cause[-1]}" if cause else _file_of(location, folder, overrides)

@@ -6,6 +6,7 @@ is an error before anything runs. Only what affects output belongs into :func:`i
 
 from __future__ import annotations
 
+from string import Formatter
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -108,6 +109,23 @@ class OrdinalPrompt(Strict):
     after_cue: Literal["once", "repeat"] = "once"
     reconstructed: bool = True
 
+    @model_validator(mode="after")
+    def _texts_are_complete(self) -> OrdinalPrompt:
+        known = {"task", "space", "choices", "first", "last", "low", "high"}
+        texts = {
+            f"instruction.{self.mood}": self.instruction.get(self.mood),
+            f"constraint.{self.label_format}": self.constraint.get(self.label_format),
+            "minimal_instruction": self.minimal_instruction,
+            "order_statement": self.order_statement,
+        }
+        for key, text in texts.items():
+            if text is None:
+                raise ValueError(f"{key} is missing")
+            unknown = sorted({name for _, name, _, _ in Formatter().parse(text) if name is not None} - known)
+            if unknown:
+                raise ValueError(f"{key}: unknown placeholders {unknown}, expected some of {sorted(known)}")
+        return self
+
 
 Prompt = Annotated[ICLPrompt | OrdinalPrompt, Field(discriminator="kind")]
 
@@ -158,9 +176,7 @@ class Dataset(Strict):
         if self.label_thresholds is not None and (
             len(self.label_thresholds) != n - 1 or sorted(self.label_thresholds) != self.label_thresholds
         ):
-            raise ValueError(
-                f"label_thresholds must be {n - 1} rising numbers, found {self.label_thresholds}"
-            )
+            raise ValueError(f"label_thresholds must be {n - 1} rising numbers, found {self.label_thresholds}")
         if isinstance(self.prompt, ICLPrompt) and len(self.prompt.label_words) != n:
             raise ValueError(f"prompt.label_words must have {n} words, found {len(self.prompt.label_words)}")
         return self
@@ -214,9 +230,7 @@ class Probe(Strict):
         for contrast, levels in self.contrasts.items():
             unknown = sorted(set(levels) - set(self.levels))
             if unknown or len(levels) < 2:
-                raise ValueError(
-                    f"contrast {contrast} must compare two or more of {self.levels}, found {levels}"
-                )
+                raise ValueError(f"contrast {contrast} must compare two or more of {self.levels}, found {levels}")
         return self
 
 
@@ -250,7 +264,7 @@ class Experiment(Strict):
     models: list[Slug] | None = None
     datasets: list[Slug] = Field(min_length=1)
     shots: list[Shots] = Field(min_length=1)
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(min_length=1)
     rows: Rows = Rows()
     split: Literal["clean", "paper"] = "clean"
     prompt: Prompt | None = None

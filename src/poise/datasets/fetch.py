@@ -44,14 +44,10 @@ def fetch_package(source: PackageSource, target: Path) -> None:
 def check_sha256(path: Path, expected: str) -> None:
     """Compare a file with its pinned checksum."""
     if not path.is_file():
-        raise PoiseError(
-            f"{path.name}: the download does not hold this file; check 'filename' in the configuration"
-        )
+        raise PoiseError(f"{path.name}: the download does not hold this file; check 'filename' in the configuration")
     found = file_sha256(path)
     if found != expected:
-        raise PoiseError(
-            f"{path}: sha256 is {found}, expected {expected}; delete the file, then check the source"
-        )
+        raise PoiseError(f"{path}: sha256 is {found}, expected {expected}; delete the file, then check the source")
 
 
 def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[str] | None = None) -> None:
@@ -78,7 +74,6 @@ def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[st
                 "*.msgpack",
                 "*.onnx",
                 "*.ot",
-                "*.gguf",
                 "onnx/*",
                 "original/*",
             ],

@@ -21,9 +21,7 @@ OPTIMISATION_SHARE = 0.95
 TEST_SEED = 0
 
 
-def draw_demonstrations(
-    train: pd.DataFrame, n_classes: int, shots: str, seed: int, where: str
-) -> pd.DataFrame:
+def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: int, where: str) -> pd.DataFrame:
     """Demonstrations of one seed, in their base order.
 
     ``<n>_shot``: ``RandomState(seed).choice(n_train, n, replace=False)``, the DNIP paper's draw. ``k_shot``:
@@ -46,8 +44,7 @@ def draw_demonstrations(
         rows = np.flatnonzero(train["label"].to_numpy() == label)
         if len(rows) < n:
             raise PoiseError(
-                f"{where}: {shots} needs {n} training rows of class {label}, found {len(rows)}; "
-                f"use fewer shots"
+                f"{where}: {shots} needs {n} training rows of class {label}, found {len(rows)}; use fewer shots"
             )
         picked += list(generator.choice(rows, n, replace=False))
     if shots == "k_shot":
@@ -79,9 +76,7 @@ def training_pool(train: pd.DataFrame, test: pd.DataFrame, split_mode: str) -> p
     return train[~normalised(train["text"]).isin(set(normalised(test["text"])))]
 
 
-def optimisation_rows(
-    pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str
-) -> pd.DataFrame:
+def optimisation_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str) -> pd.DataFrame:
     """Draw the optimisation set: 95 % of the pool by ``RandomState(1)``, at most ``n``; the rest is dev.
 
     ``clean`` leaves out the demonstrations and rows with their normalised text; ``paper`` keeps them.

@@ -238,9 +238,7 @@ def _where(dataset: Dataset, table: TableFile) -> str:
 def _column(rows: pd.DataFrame, name: str, where: str) -> pd.Series:
     if list(rows.columns).count(name) != 1:
         found = "two columns" if name in rows.columns else "no column"
-        raise PoiseError(
-            f"{where}: {found} {name!r}; the file has {[str(column) for column in rows.columns]}"
-        )
+        raise PoiseError(f"{where}: {found} {name!r}; the file has {[str(column) for column in rows.columns]}")
     return cast(pd.Series, rows[name])
 
 
@@ -250,9 +248,7 @@ def _ids(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     ids = _column(rows, dataset.columns.id, where)
     repeated = ids[ids.duplicated()]
     if len(repeated):
-        raise PoiseError(
-            f"{where}: row {repeated.index[0] + 1}: duplicate id {repeated.iloc[0]!r}; ids must be unique"
-        )
+        raise PoiseError(f"{where}: row {repeated.index[0] + 1}: duplicate id {repeated.iloc[0]!r}; ids must be unique")
     return ids
 
 
@@ -267,9 +263,7 @@ def _filled(rows: pd.DataFrame, template: str, where: str) -> pd.Series:
     texts = pd.Series("", index=rows.index)
     for literal, name, form, conversion in parts:
         if form or conversion:
-            raise PoiseError(
-                f"{where}: columns.text {template!r}: expected {{{name}}}, no format or conversion"
-            )
+            raise PoiseError(f"{where}: columns.text {template!r}: expected {{{name}}}, no format or conversion")
         texts = texts + literal + ("" if name is None else _column(rows, name, where))
     return texts
 
@@ -294,9 +288,7 @@ def _labels(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
         numbers = pd.to_numeric(found, errors="coerce")
         wrong = found[~np.isfinite(numbers)]
         if len(wrong):
-            raise PoiseError(
-                f"{where}: row {wrong.index[0] + 1}: label {wrong.iloc[0]!r}, expected a finite number"
-            )
+            raise PoiseError(f"{where}: row {wrong.index[0] + 1}: label {wrong.iloc[0]!r}, expected a finite number")
         return pd.Series(np.searchsorted(dataset.label_thresholds, numbers, side="left"), index=rows.index)
     values = dataset.label_values or [[name] for name in dataset.classes]
     index = {value: k for k, names in enumerate(values) for value in names}
@@ -304,8 +296,7 @@ def _labels(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     unknown = found[labels.isna()]
     if len(unknown):
         raise PoiseError(
-            f"{where}: row {unknown.index[0] + 1}: unknown label {unknown.iloc[0]!r}, "
-            f"expected one of {list(index)}"
+            f"{where}: row {unknown.index[0] + 1}: unknown label {unknown.iloc[0]!r}, expected one of {list(index)}"
         )
     return labels.astype(int)
 
@@ -314,9 +305,7 @@ def _hold_out(rows: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     """Set test rows aside by a seeded permutation: the draw ignores how the file orders its classes."""
     assert dataset.holdout is not None
     if dataset.holdout.test >= len(rows):
-        raise PoiseError(
-            f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(rows)} rows"
-        )
+        raise PoiseError(f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(rows)} rows")
     order = np.random.RandomState(dataset.holdout.seed).permutation(len(rows))
     table = np.full(len(rows), "train", dtype=object)
     table[order[: dataset.holdout.test]] = "test"

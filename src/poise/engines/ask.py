@@ -104,9 +104,7 @@ def ask(
     """
     queries = [item.query for item in tokenised]
     batches = engine.micro_batches(queries, regroup)
-    store = PartStore(
-        parts, digest([[request.id for request in requests], [[b.members, b.n_prefix] for b in batches]])
-    )
+    store = PartStore(parts, digest([[request.id for request in requests], [[b.members, b.n_prefix] for b in batches]]))
     todo = [k for k in range(len(batches)) if k not in store.scores]
     n_resumed = sum(len(batches[k].members) for k in store.scores)
     started = flushed = clock()
@@ -132,16 +130,19 @@ def ask(
     for k, batch in enumerate(batches):
         scores.update(zip(batch.members, store.scores[k], strict=True))
     pooled = [item.space.pool(scores[k]) for k, item in enumerate(tokenised)]
+    mass = [np.exp(scores[k].logprobs).sum() for k in range(len(requests))]
+    for request, answer in zip(requests, pooled, strict=True):
+        _require_finite(answer.logprobs, request.id)
     responses = pd.DataFrame(
         {
             "request": [request.id for request in requests],
-            "logprobs": [_checked(answer.logprobs, request.id).astype(np.float32) for answer, request in zip(pooled, requests, strict=True)],
-            "label_mass": np.array([np.exp(scores[k].logprobs).sum() for k in range(len(requests))], dtype=np.float32),
+            "logprobs": [answer.logprobs.astype(np.float32) for answer in pooled],
+            "label_mass": np.array(mass, dtype=np.float32),
             "greedy": np.array([answer.greedy for answer in pooled], dtype=np.int16),
             "prompt_tokens": np.array([len(query.prompt_ids) for query in queries], dtype=np.int32),
             "dropped_demonstrations": np.array([item.n_dropped for item in tokenised], dtype=np.int16),
         }
-    )  # fmt: skip
+    )
     return Asked(
         responses=responses,
         n_resumed=n_resumed,
@@ -169,18 +170,17 @@ def last_line(text: str) -> str:
 def _shorter(prompt: PromptText, n_tokens: int, context_length: int, where: str) -> PromptText:
     if prompt.n_demonstrations == 0:
         raise PoiseError(
-            f"{where}: a prompt without any demonstration has {n_tokens} tokens, more than the context of {context_length}; "
-            f"shorten the texts (max_words of the data set) or take a model with a longer context"
+            f"{where}: a prompt without any demonstration has {n_tokens} tokens, more than the context of "
+            f"{context_length}; shorten the texts (max_words of the data set) or take a model with a longer context"
         )
     return prompt.drop_demonstration()
 
 
-def _checked(logprobs: np.ndarray, request: str) -> np.ndarray:
+def _require_finite(logprobs: np.ndarray, request: str) -> None:
     if not np.isfinite(logprobs).all():
         raise PoiseError(
             f"request {request}: the engine gave no finite log-probability for a label: {logprobs.tolist()}"
         )
-    return logprobs
 
 
 def _computed_tokens(queries: Sequence[Query], batches: Sequence[MicroBatch]) -> int:
@@ -189,8 +189,6 @@ def _computed_tokens(queries: Sequence[Query], batches: Sequence[MicroBatch]) ->
     for batch in batches:
         members, n_prefix = batch.members, batch.n_prefix
         prefix = queries[members[0]].prompt_ids[:n_prefix]
-        total += (n_prefix if prefix != previous else 0) + sum(
-            len(queries[k].prompt_ids) - n_prefix for k in members
-        )
+        total += (n_prefix if prefix != previous else 0) + sum(len(queries[k].prompt_ids) - n_prefix for k in members)
         previous = prefix
     return total

@@ -33,9 +33,7 @@ def check_labels(plan: Plan) -> list[str]:
         for experiment in plan.study.experiment.values():
             for dataset in experiment.datasets:
                 prompt = plan.prompts[prompt_name(experiment, dataset)]
-                renderer = Renderer(
-                    prompt, plan.study.datasets[dataset], (), model.label_tokens, chat=model.chat
-                )
+                renderer = Renderer(prompt, plan.study.datasets[dataset], (), model.label_tokens, chat=model.chat)
                 request = renderer.request("text")
                 tail = "" if model.chat else last_line(request.prompt.text)
                 where = f"model {model.name}, prompt {prompt.name} on {dataset}"

@@ -20,11 +20,10 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
-        raise PoiseError(
-            f"{gguf.name}: not a readable GGUF model: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise PoiseError(f"{gguf.name}: not a readable GGUF model: {' '.join(str(error).split())[:200]}") from error
     # transformers refuses to save what it still takes for a quantised model.
-    del model.config.quantization_config
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     model.hf_quantizer = None
     model.is_quantized = False
     if hasattr(model, "quantization_method"):

@@ -59,25 +59,19 @@ def label_space(labels: Sequence[str], token_ids: Sequence[TokenIds], scoring: s
         if not ids:
             raise PoiseError(f"{where}: label {label!r} tokenises to nothing; choose another label word")
     n_shared = 0
-    while len({ids[: n_shared + 1] for ids in token_ids}) == 1 and all(
-        len(ids) > n_shared + 1 for ids in token_ids
-    ):
+    while len({ids[: n_shared + 1] for ids in token_ids}) == 1 and all(len(ids) > n_shared + 1 for ids in token_ids):
         n_shared += 1
     if scoring == "mean":
         sequences: dict[TokenIds, list[int]] = {}
         for k, ids in enumerate(token_ids):
             for token in dict.fromkeys(ids[n_shared:]):
                 sequences.setdefault((*ids[:n_shared], token), []).append(k)
-        return LabelSpace(
-            tuple(sequences), tuple(tuple(owners) for owners in sequences.values()), len(labels)
-        )
+        return LabelSpace(tuple(sequences), tuple(tuple(owners) for owners in sequences.values()), len(labels))
     for i, first in enumerate(token_ids):
         for j, second in enumerate(token_ids):
             if i != j and second[: len(first)] == first:
                 relation = "has the same tokens as" if first == second else "is a prefix (in tokens) of"
-                raise PoiseError(
-                    f"{where}: label {labels[i]!r} {relation} {labels[j]!r}; choose another label word"
-                )
+                raise PoiseError(f"{where}: label {labels[i]!r} {relation} {labels[j]!r}; choose another label word")
     if scoring == "first":
         cut = [ids[: n_shared + 1] for ids in token_ids]
         for i, ids in enumerate(cut):
@@ -115,9 +109,7 @@ class LabelTrie:
             for depth, token in enumerate(ids):
                 following.setdefault(ids[:depth], {})[token] = None
         paths = tuple(sorted(following, key=lambda path: (len(path), path)))
-        return cls(
-            paths, tuple(tuple(following[path]) for path in paths), {path: k for k, path in enumerate(paths)}
-        )
+        return cls(paths, tuple(tuple(following[path]) for path in paths), {path: k for k, path in enumerate(paths)})
 
     def read(
         self, sequences: Sequence[TokenIds], logprob: Callable[[int, int], float], top: Callable[[int], int]
@@ -134,10 +126,7 @@ class LabelTrie:
             Most probable token of the whole vocabulary at an inner node.
         """
         logprobs = np.array(
-            [
-                sum(logprob(self.node_of[ids[:depth]], token) for depth, token in enumerate(ids))
-                for ids in sequences
-            ]
+            [sum(logprob(self.node_of[ids[:depth]], token) for depth, token in enumerate(ids)) for ids in sequences]
         )
         path: TokenIds = ()
         while path in self.node_of:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from poise.engines.base import MicroBatch, Query, TokenIds
 
 
-def pack_queries(
-    queries: Sequence[Query], n_extra_tokens: Sequence[int], pack_tokens: int
-) -> list[MicroBatch]:
+def pack_queries(queries: Sequence[Query], n_extra_tokens: Sequence[int], pack_tokens: int) -> list[MicroBatch]:
     """Cut queries into packs; fixed by the list of queries and ``pack_tokens`` alone.
 
     Parameters

@@ -40,7 +40,9 @@ class TransformersEngine:
 
     synthetic = False
 
-    def __init__(self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512, threads: int | None = None) -> None:
+    def __init__(
+        self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512, threads: int | None = None
+    ) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging
 
@@ -60,9 +62,7 @@ class TransformersEngine:
                 use_safetensors=True,
             )
         except (OSError, ValueError) as error:
-            raise PoiseError(
-                f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}"
-            ) from error
+            raise PoiseError(f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}") from error
         self.model.to(self.device).eval()
         self._packable = _attends_everywhere(self.model.config)
         self._prefix: tuple[TokenIds, Any] | None = None
@@ -109,15 +109,11 @@ class TransformersEngine:
             "packed": self._packable,
         }
 
-    def _score_packed(
-        self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int
-    ) -> list[LabelScores]:
+    def _score_packed(self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> list[LabelScores]:
         prefix = queries[0].prompt_ids[:n_prefix]
         packed = _Packed.build(queries, tries, n_prefix)
         cache = self._prefix_cache(prefix)
-        allowed = torch.from_numpy(
-            np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends])
-        )
+        allowed = torch.from_numpy(np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends]))
         mask = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, float("-inf"))
         output = self.model(
             input_ids=self._tensor(packed.ids)[None],
@@ -144,9 +140,7 @@ class TransformersEngine:
         rows = []
         for path in trie.paths:
             ids = self._tensor([*query.prompt_ids, *path])[None]
-            rows.append(
-                torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1)
-            )
+            rows.append(torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1))
         logprobs = torch.stack(rows)
         return _read(query, trie, logprobs, logprobs.argmax(dim=-1).tolist())
 
@@ -174,9 +168,7 @@ class TransformersEngine:
 class _Packed:
     """One packed sequence: token ids, positions, which packed tokens each one attends to, where logits are read."""
 
-    def __init__(
-        self, ids: np.ndarray, positions: np.ndarray, attends: np.ndarray, read_at: list[int]
-    ) -> None:
+    def __init__(self, ids: np.ndarray, positions: np.ndarray, attends: np.ndarray, read_at: list[int]) -> None:
         self.ids, self.positions, self.attends, self.read_at = ids, positions, attends, read_at
 
     @classmethod
@@ -186,8 +178,7 @@ class _Packed:
         ``read_at`` lists, query by query, one packed index for each inner trie node, in the trie's order.
         """
         size = sum(
-            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1
-            for query, trie in zip(queries, tries, strict=True)
+            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1 for query, trie in zip(queries, tries, strict=True)
         )
         ids, positions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         attends = np.zeros((size, size), dtype=bool)
@@ -213,9 +204,7 @@ class _Packed:
 
 
 def _read(query: Query, trie: LabelTrie, logprobs: torch.Tensor, top: Sequence[int]) -> LabelScores:
-    return trie.read(
-        query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node]
-    )
+    return trie.read(query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node])
 
 
 def _attends_everywhere(config: Any) -> bool:

@@ -39,9 +39,7 @@ def predicted_labels(y_pred: ArrayLike) -> IntArray:
     return pred
 
 
-def label_pair(
-    y_true: ArrayLike, y_pred: ArrayLike, n_classes: int | None = None
-) -> tuple[IntArray, IntArray, int]:
+def label_pair(y_true: ArrayLike, y_pred: ArrayLike, n_classes: int | None = None) -> tuple[IntArray, IntArray, int]:
     """Return both arrays, checked against each other, and the number of classes.
 
     Without ``n_classes`` it is the highest index in either array plus one.

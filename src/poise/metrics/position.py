@@ -55,13 +55,9 @@ def flip_rate(*predictions: ArrayLike, unparsed: int = UNPARSED) -> FlipRate:
     arrays = [np.asarray(values) for values in predictions]
     for i, array in enumerate(arrays):
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise ValueError(
-                f"predictions {i} is {array.dtype} of shape {array.shape}, expected one integer a row"
-            )
+            raise ValueError(f"predictions {i} is {array.dtype} of shape {array.shape}, expected one integer a row")
         if len(array) != len(arrays[0]):
-            raise ValueError(
-                f"predictions {i} has {len(array)} rows, expected {len(arrays[0])} as in predictions 0"
-            )
+            raise ValueError(f"predictions {i} has {len(array)} rows, expected {len(arrays[0])} as in predictions 0")
     table = np.stack(arrays)
     parsed = (table != unparsed).all(axis=0)
     n_flips, n, n_rows = int((table != table[0]).any(axis=0)[parsed].sum()), int(parsed.sum()), len(parsed)

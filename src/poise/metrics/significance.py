@@ -50,9 +50,7 @@ def cochran_q(outcomes: ArrayLike) -> tuple[float, float]:
     if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
         raise ValueError(f"outcomes has shape {table.shape}, expected (rows, two or more conditions)")
     if not np.isin(table, (0, 1)).all():
-        raise ValueError(
-            "outcomes holds other values than 0 and 1, expected 1 for a success and 0 for a failure"
-        )
+        raise ValueError("outcomes holds other values than 0 and 1, expected 1 for a success and 0 for a failure")
     if (table == table[:, :1]).all():
         return 0.0, 1.0
     from statsmodels.stats.contingency_tables import cochrans_q  # over a second to import

@@ -115,9 +115,7 @@ def cobias_bootstrap(
 
     in_class = (kinds[:, :1] == np.arange(true.max() + 1)).astype(np.intp)
     totals = draws @ in_class
-    samples = [
-        mean_pairwise_gap(ratio(draws @ (in_class * right[:, np.newaxis]), totals)) for right in kinds.T[1:]
-    ]
+    samples = [mean_pairwise_gap(ratio(draws @ (in_class * right[:, np.newaxis]), totals)) for right in kinds.T[1:]]
     return CobiasBootstrap(
         intervals=tuple(_percentile_interval(sample, confidence) for sample in samples),
         differences=tuple(_percentile_interval(sample - samples[0], confidence) for sample in samples[1:]),

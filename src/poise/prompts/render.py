@@ -71,8 +71,7 @@ def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) 
     return PromptText(
         head=config.instruction,
         before=tuple(
-            block(content, " " + config.label_words[label]) + config.separator
-            for content, label in demonstrations
+            block(content, " " + config.label_words[label]) + config.separator for content, label in demonstrations
         ),
         query=block(text, ""),
     )

@@ -73,9 +73,7 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         )
         shown += [
             (cell.id, rank, row, label)
-            for rank, (row, label) in enumerate(
-                zip(demonstrations["id"], demonstrations["label"], strict=True)
-            )
+            for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
         ]
         for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
             request = render.request(text)

@@ -58,6 +58,4 @@ class Request:
     @cached_property
     def id(self) -> str:
         """Digest of everything that is sent."""
-        return digest(
-            [self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate], 16
-        )
+        return digest([self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate], 16)

@@ -48,9 +48,7 @@ def _make(plan: Plan, name: str) -> Any:
     artefact = ARTEFACTS.get(name)
     if artefact is None:
         raise PoiseError(f"artefact {name!r}: unknown, expected one of {', '.join(ARTEFACTS)}")
-    metrics = [
-        read_parquet(paths.metrics(plan.study.name, instrument)) for instrument in artefact.instruments
-    ]
+    metrics = [read_parquet(paths.metrics(plan.study.name, instrument)) for instrument in artefact.instruments]
     context = Context(plan.study, pd.concat(metrics, ignore_index=True))
     context.require(name)
     module, function = artefact.maker.split(":")

@@ -23,9 +23,7 @@ def correct(plan: Plan, experiment: str, model: str, dataset: str, method: str) 
     answers = read_answers(plan, cells)
     predictions, fits = [], []
     for test, optimisation in paired_splits(cells):
-        predicted, fit = predict(
-            config, answers[optimisation.id], answers[test.id], f"{dataset}, seed {test.seed}"
-        )
+        predicted, fit = predict(config, answers[optimisation.id], answers[test.id], f"{dataset}, seed {test.seed}")
         fits.append({"shots": test.shots, "seed": test.seed, **fit})
         predictions.append(
             pd.DataFrame(
@@ -51,9 +49,7 @@ def paired_splits(cells: tuple[Cell, ...]) -> Iterator[tuple[Cell, Cell]]:
             yield cell, optimisation[cell.shots, cell.seed]
 
 
-def predict(
-    method: Method, fit_on: CellAnswers, test: CellAnswers, where: str
-) -> tuple[np.ndarray, dict[str, Any]]:
+def predict(method: Method, fit_on: CellAnswers, test: CellAnswers, where: str) -> tuple[np.ndarray, dict[str, Any]]:
     """Predictions of a method on test answers, and a JSON-pure record of what it learned."""
     if method.kind == "icl":
         return test.predictions, {}

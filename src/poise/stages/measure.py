@@ -54,20 +54,14 @@ def provenance(plan: Plan) -> str:
 def measure(plan: Plan, experiment: str, model: str, dataset: str) -> None:
     """Write the metrics of one model and data set in one experiment."""
     instrument = plan.study.experiment[experiment].instrument
-    rows = (_class_accuracy if instrument == "class_accuracy" else _position)(
-        plan, experiment, model, dataset
-    )
+    rows = (_class_accuracy if instrument == "class_accuracy" else _position)(plan, experiment, model, dataset)
     write_parquet(paths.cell_metrics(plan.study.name, experiment, model, dataset), tidy_frame(rows))
 
 
 def collect(plan: Plan, instrument: str) -> None:
     """Gather the metrics of one instrument into one file."""
     names = {experiment.name for experiment in plan.experiments(instrument)}
-    frames = [
-        read_parquet(paths.cell_metrics(plan.study.name, *group))
-        for group in plan.groups
-        if group[0] in names
-    ]
+    frames = [read_parquet(paths.cell_metrics(plan.study.name, *group)) for group in plan.groups if group[0] in names]
     frame = pd.concat(frames, ignore_index=True) if frames else tidy_frame([])
     write_parquet(paths.metrics(plan.study.name, instrument), frame)
 
@@ -106,14 +100,12 @@ def _class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> li
                 condition="base", n=len(labels), provenance=provenance(plan),
             )  # fmt: skip
             interval = bootstrap.intervals[k]
-            tidy.add(
-                "cobias", m.cobias(labels, predictions[k], len(classes)), low=interval.low, high=interval.high
-            )
+            tidy.add("cobias", m.cobias(labels, predictions[k], len(classes)), low=interval.low, high=interval.high)
             if k:
                 change = bootstrap.differences[k - 1]
                 first = m.cobias(labels, predictions[0], len(classes))
                 difference = m.cobias(labels, predictions[k], len(classes)) - first
-                note = f"minus {list(by_method)[0]}"
+                note = f"minus {next(iter(by_method))}"
                 tidy.add("cobias_difference", difference, low=change.low, high=change.high, note=note)
             _add_imbalance(tidy, labels, predictions[k], classes)
             _add_fit(tidy, fits[shots, seed, method], classes)
@@ -233,7 +225,5 @@ def _add_probe(tidy: _Tidy, probe: Probe, by_level: dict[str, CellAnswers]) -> N
                  note=f"right under {probe.levels[0]} only: {b}; under {probe.levels[1]} only: {c}")  # fmt: skip
     else:
         q, p = m.cochran_q(np.column_stack(list(right.values())))
-        tidy.add(
-            "cochran_q", q, condition=probe.name, n=n, note=f"{len(probe.levels) - 1} degrees of freedom"
-        )
+        tidy.add("cochran_q", q, condition=probe.name, n=n, note=f"{len(probe.levels) - 1} degrees of freedom")
         tidy.add("cochran_p", p, condition=probe.name, n=n)

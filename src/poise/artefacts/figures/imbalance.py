@@ -24,7 +24,7 @@ def confusion_matrices(context: Context) -> Figure:
     side = max(3.4, 0.55 * largest + 1.2)
     figure, axes = plt.subplots(n_rows, 2, figsize=(2 * side + 1.2, n_rows * side), squeeze=False)
     for column, (method, title) in enumerate(_STAGES):
-        for row, ((model, dataset, shots, seed), rows) in enumerate(runs[method]):
+        for row, ((_, dataset, shots, seed), rows) in enumerate(runs[method]):
             matrix = count_matrix(rows)
             counted = matrix.to_numpy()
             totals = counted.sum(axis=1, keepdims=True)
@@ -88,7 +88,7 @@ def pairwise_differences(context: Context) -> Figure:
 
 def _differences(rows: pd.DataFrame) -> pd.DataFrame:
     classes = list(dict.fromkeys(rows["class"]))
-    by_seed = rows.pivot(index="seed", columns="class", values="value")[classes].to_numpy()
+    by_seed = rows.pivot_table(index="seed", columns="class", values="value", dropna=False)[classes].to_numpy()
     gaps = np.abs(by_seed[:, :, None] - by_seed[:, None, :]).mean(axis=0)
     return pd.DataFrame(gaps, classes, classes)
 

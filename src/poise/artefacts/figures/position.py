@@ -36,7 +36,8 @@ def label_order(context: Context) -> Figure:
         _box(panels[order], f"{order} label order", text, f"answer {last}  →  {meaning}", colour)
     _rates(panels["rates"], context)
     figure.suptitle(
-        "The same answer means the opposite class once the label mapping is reversed (illustration; demonstrations omitted)"
+        "The same answer means the opposite class once the label mapping is reversed "
+        "(illustration; demonstrations omitted)"
     )
     return figure
 
@@ -65,16 +66,19 @@ def _rates(axes: Axes, context: Context) -> None:
     for place, (_, run) in enumerate(rates.iterrows()):
         value = 100 * run["value"]
         axes.errorbar(
-            value, place, xerr=[[value - 100 * run["low"]], [100 * run["high"] - value]], fmt="o", color=BLUE, capsize=3,
+            value,
+            place,
+            xerr=[[value - 100 * run["low"]], [100 * run["high"] - value]],
+            fmt="o",
+            color=BLUE,
+            capsize=3,
             label="P1 with Wilson 95 % interval" if place == 0 else None,
-        )  # fmt: skip
+        )
         names.append(f"{run['dataset']}, seed {run['seed']}\n(n = {run['n']})")
     floors = context.metric("flip_floor")
     if len(floors):
         axes.axvline(100 * floors["value"].mean(), color=GREY, linestyle="--", label="numerical floor")
-    axes.set(
-        yticks=range(len(names)), yticklabels=names, xlim=(-3, 103), xlabel="prediction flip rate P1 (%)"
-    )
+    axes.set(yticks=range(len(names)), yticklabels=names, xlim=(-3, 103), xlabel="prediction flip rate P1 (%)")
     axes.set_ylim(len(names) - 0.4, -0.6)
     kinds = ", ".join(sorted(set(rates["provenance"])))
     models = "\n".join(context.model_title(name) for name in dict.fromkeys(rates["model"]))

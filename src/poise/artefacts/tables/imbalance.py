@@ -41,7 +41,7 @@ def first_runs(counts: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, int]
 def count_matrix(rows: pd.DataFrame) -> pd.DataFrame:
     """Square matrix of counts: true classes down, predicted classes across, both in class order."""
     classes = list(dict.fromkeys(rows["class"]))
-    return rows.pivot(index="class", columns="pred_class", values="value").loc[classes, classes]
+    return rows.pivot_table(index="class", columns="pred_class", values="value").loc[classes, classes]
 
 
 def _confusion(context: Context, method: str, caption: str, printed: str) -> Table:
@@ -70,9 +70,7 @@ def _confusion(context: Context, method: str, caption: str, printed: str) -> Tab
             for predicted in matrix.columns
         ]
     paper = reference(printed, list(counts["model"].unique()), list(counts["dataset"].unique()))
-    for (model, dataset), rows in paper[paper["quantity"] == "count"].groupby(
-        ["model", "dataset"], sort=False
-    ):
+    for (model, dataset), rows in paper[paper["quantity"] == "count"].groupby(["model", "dataset"], sort=False):
         wide = rows.assign(value=rows["value"].astype(float)).rename(columns={"true_class": "class"})
         sections.append(
             (
@@ -198,8 +196,13 @@ def _by_run(context: Context) -> pd.DataFrame:
     rows = []
     for key, group in context.metric("cobias").groupby(keys, sort=False):
         model, dataset, shots, seed = key
-        row = {"Model": context.model_title(model), "Data set": context.dataset_title(dataset), "Demonstrations": shots.replace("_", "-"),
-               "Seed": str(seed), "n": str(group["n"].iloc[0])}  # fmt: skip
+        row = {
+            "Model": context.model_title(model),
+            "Data set": context.dataset_title(dataset),
+            "Demonstrations": shots.replace("_", "-"),
+            "Seed": str(seed),
+            "n": str(group["n"].iloc[0]),
+        }
         for _, run in group.iterrows():
             title = context.method_title(run["method"])
             row[title] = percent_interval(run["value"], run["low"], run["high"])

@@ -23,6 +23,7 @@ _PAIRS = {
     "p3a": "P3a before–after",
     "p3b": "P3b before–split",
 }
+_MULTIPLE = ("demonstration_order", "placement")
 _NO_GENERATION = "needs stochastic generation, which this version of Poise does not ask for"
 
 
@@ -109,19 +110,17 @@ def flip_rates(context: Context) -> Table:
         ),
         (
             "P2 and P3 count a row as flipped when any order or placement changes its prediction.",
-            "Floor: flips between the same requests asked in two groupings; an interval excludes zero for any flip at all, "
-            "so read a rate against its floor.",
-            "Worst case counts rows without a parsed answer as flipped; predictions here are the most probable label, so "
-            "none is unparsed.",
+            "Floor: flips between the same requests asked in two groupings. An interval excludes zero for any flip at "
+            "all, so read a rate against its floor.",
+            "Worst case counts rows without a parsed answer as flipped; predictions here are the most probable label, "
+            "so none is unparsed.",
             f"Noise and Total (temperature 0.7): not measured; {_NO_GENERATION}.",
             "The prompts are reconstructed: the paper's listings are not public.",
         ),
     )
 
 
-def _wide_rates(
-    context: Context, tidy: pd.DataFrame, probes: dict[str, str], paper: pd.DataFrame
-) -> pd.DataFrame:
+def _wide_rates(context: Context, tidy: pd.DataFrame, probes: dict[str, str], paper: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (model, dataset, shots, seed), group in tidy.groupby(_RUN, sort=False):
         by_measure = group.set_index("measure")
@@ -167,8 +166,14 @@ def _mean_rates(context: Context, runs: pd.DataFrame) -> pd.DataFrame:
 
 def accuracy_tests(context: Context) -> Table:
     """Accuracy under each condition with McNemar's and Cochran's tests (position paper, §3.4)."""
-    names = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "spearman_rho": "ρ", "mae": "MAE", "parse_failure_rate": "Parse failures",
-             "label_mass": "Label mass"}  # fmt: skip
+    names = {
+        "accuracy": "Accuracy",
+        "macro_f1": "Macro-F1",
+        "spearman_rho": "ρ",
+        "mae": "MAE",
+        "parse_failure_rate": "Parse failures",
+        "label_mass": "Label mass",
+    }
     tests = {
         "mcnemar_p": "McNemar p (natural better than reversed)",
         "cochran_q": "Cochran's Q",
@@ -176,9 +181,7 @@ def accuracy_tests(context: Context) -> Table:
     }
     shown = context.metrics[context.metrics["metric"].isin([*names, *tests])]
     tidy = shown[[*_RUN, "condition", "metric", "value", "n", "note", "provenance"]].reset_index(drop=True)
-    summary = mean_sd(
-        shown[shown["metric"].isin(names)], ["model", "dataset", "shots", "condition", "metric"]
-    )
+    summary = mean_sd(shown[shown["metric"].isin(names)], ["model", "dataset", "shots", "condition", "metric"])
     rows = []
     for (model, dataset, shots, condition), group in summary.groupby(
         ["model", "dataset", "shots", "condition"], sort=False
@@ -190,9 +193,7 @@ def accuracy_tests(context: Context) -> Table:
             mean, sd = by_metric.loc[metric, ["mean", "sd"]]
             is_share = metric not in ("spearman_rho", "mae")
             spread = "" if pd.isna(sd) else f" ± {sd:.3f}"
-            row[f"{title} (%)" if is_share else title] = (
-                percent_sd(mean, sd) if is_share else f"{mean:.3f}{spread}"
-            )
+            row[f"{title} (%)" if is_share else title] = percent_sd(mean, sd) if is_share else f"{mean:.3f}{spread}"
         rows.append(row)
     return Table(
         "Accuracy under each probe condition, mean ± SD over demonstration seeds, with tests of each run",
@@ -209,9 +210,9 @@ def accuracy_tests(context: Context) -> Table:
 def _tests(context: Context) -> pd.DataFrame:
     rows = []
     for (model, dataset, shots, seed), group in context.metrics.groupby(_RUN, sort=False):
-        found = group[group["metric"].isin(["mcnemar_p", "cochran_q", "cochran_p"])].set_index(
-            ["metric", "condition"]
-        )["value"]
+        found = group[group["metric"].isin(["mcnemar_p", "cochran_q", "cochran_p"])].set_index(["metric", "condition"])[
+            "value"
+        ]
         rows.append(
             {
                 "Model": context.model_title(model),
@@ -220,16 +221,17 @@ def _tests(context: Context) -> pd.DataFrame:
                 "Seed": str(seed),
                 "McNemar p, label order": p_value(found.get(("mcnemar_p", "label_order"))),
                 **{
-                    f"Cochran {name}": f"Q = {found[('cochran_q', condition)]:.2f}, p {_relation(found[('cochran_p', condition)])}"
-                    for condition, name in (
-                        ("demonstration_order", "demonstration order"),
-                        ("placement", "placement"),
-                    )
-                    if ("cochran_q", condition) in found
+                    f"Cochran {probe.replace('_', ' ')}": _cochran(found, probe)
+                    for probe in _MULTIPLE
+                    if ("cochran_q", probe) in found
                 },
             }
         )
     return pd.DataFrame(rows)
+
+
+def _cochran(found: pd.Series, probe: str) -> str:
+    return f"Q = {found[('cochran_q', probe)]:.2f}, p {_relation(found[('cochran_p', probe)])}"
 
 
 def _relation(p: float) -> str:

@@ -56,7 +56,8 @@ class Table:
             parts += [f"<h2>{html.escape(heading)}</h2>"] if heading else []
             parts.append(f'<div class="scroll">{frame.to_html(index=False, border=0)}</div>')
         parts += [f'<p class="note">{html.escape(note)}</p>' for note in self._notes()]
-        head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(self.caption)}</title>'
+        title = html.escape(self.caption)
+        head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
         return f'<!doctype html><html lang="en"><head>{head}{_STYLE}</head><body>{"".join(parts)}</body></html>\n'
 
     def _notes(self) -> list[str]:

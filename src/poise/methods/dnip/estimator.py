@@ -302,9 +302,7 @@ def _class_names(classes: Sequence[Any] | None, n_classes: int) -> NDArray[Any]:
 def _label_indices(y: ArrayLike, names: NDArray[Any], n_rows: int, *, named: bool) -> NDArray[np.int64]:
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
-        raise ValueError(
-            f"y must hold one label for each of the {n_rows} rows of P, found shape {labels.shape}"
-        )
+        raise ValueError(f"y must hold one label for each of the {n_rows} rows of P, found shape {labels.shape}")
     position = {name: index for index, name in enumerate(names.tolist())}
     try:
         return np.array([position[label] for label in labels.tolist()], dtype=np.int64)

@@ -163,9 +163,7 @@ def _least_oddity(
 
 
 @compiled
-def _settle(
-    table: NDArray[np.float32], y: Labels, tree: Tree, depth: int, low: Levels, high: Levels
-) -> Counts:
+def _settle(table: NDArray[np.float32], y: Labels, tree: Tree, depth: int, low: Levels, high: Levels) -> Counts:
     """Part the parent's open rows into settled and still open; returns what the open ones may become."""
     n = table.shape[1]
     possible = np.zeros((n, n), np.int64)

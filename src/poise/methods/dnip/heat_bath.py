@@ -14,9 +14,7 @@ CYCLES = 40  # annealing cycles a restart, each over all N classes
 
 
 @compiled
-def descend(
-    columns: Columns, y: Labels, levels: Levels, n_levels: int, objective: Objective
-) -> tuple[float, int]:
+def descend(columns: Columns, y: Labels, levels: Levels, n_levels: int, objective: Objective) -> tuple[float, int]:
     """Exact coordinate descent, in place, until no single level improves the objective.
 
     Returns

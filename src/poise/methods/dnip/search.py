@@ -107,9 +107,7 @@ class DNIPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.results_ = {
             "params": combinations,
             "objective": [model.objective_ for model in models],
-            **{
-                name: [s[i] for s in scores] for i, name in enumerate(("dev_accuracy", "dev_cobias", "dev_z"))
-            },
+            **{name: [s[i] for s in scores] for i, name in enumerate(("dev_accuracy", "dev_cobias", "dev_z"))},
         }
         self.classes_ = self.best_estimator_.classes_
         self.n_features_in_ = self.best_estimator_.n_features_in_
@@ -128,8 +126,6 @@ class DNIPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @staticmethod
     def _scores(base: DNIP, model: DNIP, P_dev: ArrayLike, y_dev: ArrayLike) -> Score:
         parts = base.get_params()
-        z = model.evaluate(
-            P_dev, y_dev, **{name: parts[name] for name in ("beta", "tau", "mu", "terms", "objective")}
-        )
+        z = model.evaluate(P_dev, y_dev, **{name: parts[name] for name in ("beta", "tau", "mu", "terms", "objective")})
         error = model.evaluate(P_dev, y_dev, terms=("error",))
         return 1 - error, model.evaluate(P_dev, y_dev, terms=("bias",), objective="cobias"), z
