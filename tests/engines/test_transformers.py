@@ -16,14 +16,14 @@ from poise.engines.transformers import TransformersEngine
 pytestmark = pytest.mark.slow
 TOLERANCE_NATS = 1e-4
 
-SHOTS = "Review: A splendid, moving film.\nSentiment: great\n\nReview: Dull from start to end.\nSentiment: bad\n\n"
+SHOTS = 4 * "Review: A splendid, moving film.\nSentiment: great\n\nReview: Dull from start to end.\nSentiment: bad\n\n"
 TEXTS = ["A joy.", "It drags on and on, and the jokes fall flat.", "Neither here nor there.", "A joy."]
 LABELS = [" terrible", " bad", " okay", " good", " great", " so-so", " not bad at all", " not good"]
 
 
 @pytest.fixture(scope="module")
 def engine(model_dir: Path) -> TransformersEngine:
-    return TransformersEngine(model_dir, pack_tokens=96)
+    return TransformersEngine(model_dir, pack_tokens=24)
 
 
 def _query(engine: TransformersEngine, prompt: str, labels: Sequence[str] = LABELS) -> Query:

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from poise.engines.base import Engine, LabelScores, MicroBatch, Query
+from poise.engines.base import Engine, LabelScores, Query
 from poise.engines.labels import LabelSpace, label_space, label_token_ids
+from poise.engines.packing import computed_tokens
 from poise.engines.store import PartStore
 from poise.errors import PoiseError
 from poise.hashing import digest
@@ -148,7 +149,7 @@ def ask(
         n_resumed=n_resumed,
         n_damaged_parts=store.n_damaged,
         n_micro_batches=len(batches),
-        n_computed_tokens=_computed_tokens(queries, batches),
+        n_computed_tokens=computed_tokens(queries, batches),
         seconds=clock() - started,
     )
 
@@ -181,14 +182,3 @@ def _require_finite(logprobs: np.ndarray, request: str) -> None:
         raise PoiseError(
             f"request {request}: the engine gave no finite log-probability for a label: {logprobs.tolist()}"
         )
-
-
-def _computed_tokens(queries: Sequence[Query], batches: Sequence[MicroBatch]) -> int:
-    total = 0
-    previous: tuple[int, ...] | None = None
-    for batch in batches:
-        members, n_prefix = batch.members, batch.n_prefix
-        prefix = queries[members[0]].prompt_ids[:n_prefix]
-        total += (n_prefix if prefix != previous else 0) + sum(len(queries[k].prompt_ids) - n_prefix for k in members)
-        previous = prefix
-    return total

@@ -1,14 +1,15 @@
 """The reference engine: a local model through transformers, on CPU or GPU.
 
-Many suffixes run in one forward pass against the cached keys and values of one shared prefix. In the packed sequence a
-token attends to the prefix and to its own ancestors only, so every query sees exactly its own prompt; the inner nodes
-of the label trie ride along as further branches.
+Many suffixes run in one forward pass against the cached keys and values of one shared prefix. The packed sequence is a
+tree: a token attends to the prefix and to its own ancestors only, so every query sees exactly its own prompt, what
+neighbours share is computed once, and the inner nodes of the label trie ride along as further branches.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from poise.engines.base import LabelScores, MicroBatch, Query, TokenIds
 from poise.engines.labels import LabelTrie
-from poise.engines.packing import pack_queries
+from poise.engines.packing import common_prefix_length, pack_queries
 from poise.errors import PoiseError
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -173,28 +174,32 @@ class _Packed:
 
     @classmethod
     def build(cls, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> _Packed:
-        """Lay out suffixes and trie nodes one after another.
+        """Lay out suffixes, sharing what one has in common with the one before it, each followed by its trie nodes.
 
         ``read_at`` lists, query by query, one packed index for each inner trie node, in the trie's order.
         """
-        size = sum(
-            len(query.prompt_ids) - n_prefix + len(trie.paths) - 1 for query, trie in zip(queries, tries, strict=True)
-        )
+        prompts = [query.prompt_ids for query in queries]
+        n_known = [n_prefix, *(max(n_prefix, common_prefix_length(a, b)) for a, b in pairwise(prompts))]
+        size = sum(len(prompt) - n for prompt, n in zip(prompts, n_known, strict=True))
+        size += sum(len(trie.paths) - 1 for trie in tries)
         ids, positions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         attends = np.zeros((size, size), dtype=bool)
         read_at: list[int] = []
+        ancestors: list[int] = []  # packed index of each token of the current prompt after the prefix
         start = 0
-        for query, trie in zip(queries, tries, strict=True):
-            suffix = query.prompt_ids[n_prefix:]
-            stop = start + len(suffix)
-            ids[start:stop] = suffix
-            positions[start:stop] = np.arange(n_prefix, n_prefix + len(suffix))
-            attends[start:stop, start:stop] = np.tri(len(suffix), dtype=bool)
-            place: dict[TokenIds, int] = {(): stop - 1}
+        for prompt, known, trie in zip(prompts, n_known, tries, strict=True):
+            del ancestors[known - n_prefix :]
+            stop = start + len(prompt) - known
+            ids[start:stop] = prompt[known:]
+            positions[start:stop] = np.arange(known, len(prompt))
+            attends[start:stop, ancestors] = True
+            attends[start:stop, start:stop] = np.tri(stop - start, dtype=bool)
+            ancestors += range(start, stop)
+            place: dict[TokenIds, int] = {(): ancestors[-1]}
             for path in trie.paths[1:]:
                 place[path] = stop
                 ids[stop] = path[-1]
-                positions[stop] = len(query.prompt_ids) + len(path) - 1
+                positions[stop] = len(prompt) + len(path) - 1
                 attends[stop] = attends[place[path[:-1]]]
                 attends[stop, stop] = True
                 stop += 1
