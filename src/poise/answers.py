@@ -64,6 +64,19 @@ def read_answers(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellAnswers]:
     return found
 
 
+def read_demonstrations(plan: Plan, cells: Iterable[Cell]) -> dict[str, list[int]]:
+    """Class indices of each cell's demonstrations, in prompt order."""
+    found: dict[str, list[int]] = {}
+    files: dict[str, pd.DataFrame] = {}
+    for cell in cells:
+        batch = plan.batch_of[cell.id]
+        if batch.id not in files:
+            files[batch.id] = read_parquet(paths.batch_dir(batch.model, batch.id) / "demonstrations.parquet")
+        rows = files[batch.id]
+        found[cell.id] = rows[rows["cell"] == cell.id].sort_values("rank")["label"].tolist()
+    return found
+
+
 @dataclass(frozen=True)
 class _BatchFiles:
     name: str

@@ -100,6 +100,11 @@ class Plan:
         """Distinct batches that answer these cells, in plan order."""
         return list({batch.id: batch for batch in (self.batch_of[cell.id] for cell in cells)}.values())
 
+    @cached_property
+    def corrections(self) -> list[tuple[str, str, str, str]]:
+        """All (experiment, model, data set, method) to correct, in plan order."""
+        return [(*group, method) for group in self.groups for method in self.study.experiment[group[0]].methods]
+
     def experiments(self, instrument: str) -> list[Experiment]:
         """Experiments of one instrument."""
         return [item for item in self.study.experiment.values() if item.instrument == instrument]
@@ -207,6 +212,8 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
         splits = {"test": experiment.rows.test}
         if not position:
             splits["optimisation"] = experiment.rows.optimisation
+            if experiment.content_free:
+                splits["content_free"] = len(experiment.content_free)
         asked = conditions(study, experiment) if position else [BASE_CONDITION]
         for model in experiment.models or list(study.models):
             config = study.models[model]
@@ -236,7 +243,9 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
                                     "regrouped_rows": experiment.floor_rows if condition == BASE_CONDITION else 0,
                                 }
                                 yield Cell(
-                                    id=digest([shared, axes]),
+                                    id=digest(
+                                        [shared, axes, *(experiment.content_free if split == "content_free" else [])]
+                                    ),
                                     experiment=experiment.name,
                                     model=model,
                                     dataset=dataset,

@@ -91,7 +91,10 @@ class Workflow:
         return [str(paths.predictions(self.study, *group, method)) for method in experiment.methods]
 
     def collect_inputs(self, wildcards: Wildcards) -> list[str]:
-        """Metrics of all models and data sets of one instrument."""
+        """Metrics of all models and data sets of one instrument, or the seconds of all fits."""
+        if wildcards.instrument == "timing":
+            files = (paths.predictions(self.study, *correction) for correction in self.plan.corrections)
+            return [str(path.with_suffix(".timings.json")) for path in files]
         names = {experiment.name for experiment in self.plan.experiments(wildcards.instrument)}
         return [str(paths.cell_metrics(self.study, *group)) for group in self.plan.groups if group[0] in names]
 

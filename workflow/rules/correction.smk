@@ -15,6 +15,11 @@ rule correct:
                 STUDY, "{experiment}", "{model}", "{dataset}", "{method}"
             ).with_suffix(".json")
         ),
+        timings=str(
+            paths.predictions(
+                STUDY, "{experiment}", "{model}", "{dataset}", "{method}"
+            ).with_suffix(".timings.json")
+        ),
     log:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.log",
     benchmark:

@@ -15,6 +15,11 @@ from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.paths import conf_dir
 
+# Names of variants that pydantic puts into the location of an error.
+_TAGS = {
+    "icl", "ordinal", "package", "files", "hub", "dnip", "batch_calibration", "contextual_calibration",
+    "prior_matching", "linear_adapter",
+}  # fmt: skip
 _GROUPS = ("study", "model", "dataset", "prompt", "probe", "engine", "method", "experiment")
 
 
@@ -108,7 +113,7 @@ def _hydra_line(error: Exception, folder: Path) -> str:
 
 def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[str]) -> str:
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"] if part not in ("icl", "ordinal", "package", "files", "hub")]
+    location = [str(part) for part in first["loc"] if part not in _TAGS]
     key = ".".join(location) or "study"
     cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]
     where = f"override {cause[-1]}" if cause else _file_of(location, folder, overrides)

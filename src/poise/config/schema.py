@@ -234,19 +234,80 @@ class Probe(Strict):
         return self
 
 
-class Method(Strict):
-    """A post-hoc correction of class probabilities, fitted on the optimisation rows."""
+class ICLMethod(Strict):
+    """No correction: the most probable class."""
 
+    kind: Literal["icl"]
     name: Slug
     title: str
-    kind: Literal["icl", "dnip"]
+
+
+class DNIPMethod(Strict):
+    """Debiasing as nonlinear integer programming: one weight a class, fitted on the optimisation rows."""
+
+    kind: Literal["dnip"]
+    name: Slug
+    title: str
     n_levels: int = Field(default=30, ge=1)
     beta: float = Field(default=2.7, ge=0)
     tau: float = Field(default=0.2, ge=0)
     mu: float | Literal["paper", "scaled"] = "paper"
     objective: Literal["cobias", "cobias_single", "odd_rate"] = "cobias"
+    terms: list[Literal["error", "bias", "pmi"]] = Field(default=["error", "bias", "pmi"], min_length=1)
     solver: Literal["heat_bath", "metropolis", "exact"] = "heat_bath"
+    limits: Literal["paper", "dcs"] = "paper"
+    rows: int | None = Field(default=None, gt=0)
     random_state: int = 1
+
+
+class BatchCalibrationMethod(Strict):
+    """Divide by the mean probability of each class over the test batch (transductive)."""
+
+    kind: Literal["batch_calibration"]
+    name: Slug
+    title: str
+
+
+class ContextualCalibrationMethod(Strict):
+    """Divide by the probability of each class for content-free inputs: the first ``n_inputs`` of the experiment's."""
+
+    kind: Literal["contextual_calibration"]
+    name: Slug
+    title: str
+    n_inputs: int = Field(default=1, ge=1)
+
+
+class PriorMatchingMethod(Strict):
+    """Weights that make the mean class probabilities match the class shares of the optimisation rows."""
+
+    kind: Literal["prior_matching"]
+    name: Slug
+    title: str
+    prior: Literal["uniform", "labels"] = "uniform"
+
+
+class LinearAdapterMethod(Strict):
+    """A small residual network on the class probabilities, trained on a differentiable surrogate of the objective."""
+
+    kind: Literal["linear_adapter"]
+    name: Slug
+    title: str
+    n_hidden: int = Field(default=64, gt=0)
+    beta: float = Field(default=2.7, ge=0)
+    tau: float = Field(default=0.2, ge=0)
+    mu: float | Literal["paper", "scaled"] = "paper"
+    random_state: int = 1
+
+
+Method = Annotated[
+    ICLMethod
+    | DNIPMethod
+    | BatchCalibrationMethod
+    | ContextualCalibrationMethod
+    | PriorMatchingMethod
+    | LinearAdapterMethod,
+    Field(discriminator="kind"),
+]
 
 
 class Rows(Strict):
@@ -270,6 +331,7 @@ class Experiment(Strict):
     prompt: Prompt | None = None
     probes: list[Slug] = []
     methods: list[Slug] = []
+    content_free: list[str] = []
     floor_rows: int = Field(default=0, ge=0)
 
 
@@ -310,6 +372,12 @@ class Study(Strict):
                 if missing:
                     raise ValueError(
                         f"experiment.{name}.{kind}: {missing} not in this study, which has {sorted(known)}"
+                    )
+            for method in (self.methods[key] for key in experiment.methods):
+                if method.kind == "contextual_calibration" and method.n_inputs > len(experiment.content_free):
+                    raise ValueError(
+                        f"experiment.{name}.content_free: method {method.name} needs {method.n_inputs} content-free "
+                        f"inputs, found {len(experiment.content_free)}"
                     )
             if experiment.instrument == "position" and (
                 experiment.prompt is None or experiment.prompt.kind != "ordinal"

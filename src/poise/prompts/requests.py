@@ -96,7 +96,11 @@ def select_rows(study: Study, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFr
     pool = training_pool(train, test, cell.split_mode)
     where = f"cell {cell.id} ({cell.dataset})"
     demonstrations = draw_demonstrations(pool, len(dataset.classes), cell.shots, cell.seed, where)
-    if cell.split == "test":
+    if cell.split == "content_free":
+        texts = study.experiment[cell.experiment].content_free
+        ids = [f"content_free_{k}" for k in range(len(texts))]
+        chosen = pd.DataFrame({"id": ids, "text": texts, "label": -1})
+    elif cell.split == "test":
         chosen = draw_test_rows(test, dataset, cell.rows)
     else:
         chosen = optimisation_rows(pool, demonstrations, cell.rows, cell.split_mode)

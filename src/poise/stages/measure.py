@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 
 from poise import metrics as m
 from poise import paths
-from poise.answers import CellAnswers, read_answers
+from poise.answers import CellAnswers, read_answers, read_demonstrations
 from poise.config.schema import Probe
 from poise.files import read_parquet, write_parquet
 from poise.plan import BASE_CONDITION, Cell, Plan
@@ -59,11 +59,25 @@ def measure(plan: Plan, experiment: str, model: str, dataset: str) -> None:
 
 
 def collect(plan: Plan, instrument: str) -> None:
-    """Gather the metrics of one instrument into one file."""
+    """Gather the metrics of one instrument into one file; ``timing`` gathers the seconds that fits took."""
+    if instrument == "timing":
+        write_parquet(paths.metrics(plan.study.name, instrument), tidy_frame(_timings(plan)))
+        return
     names = {experiment.name for experiment in plan.experiments(instrument)}
     frames = [read_parquet(paths.cell_metrics(plan.study.name, *group)) for group in plan.groups if group[0] in names]
     frame = pd.concat(frames, ignore_index=True) if frames else tidy_frame([])
     write_parquet(paths.metrics(plan.study.name, instrument), frame)
+
+
+def _timings(plan: Plan) -> Iterator[dict[str, Any]]:
+    for experiment, model, dataset, method in plan.corrections:
+        path = paths.predictions(plan.study.name, experiment, model, dataset, method).with_suffix(".timings.json")
+        for run in json.loads(path.read_text(encoding="utf-8")):
+            yield {
+                "experiment": experiment, "model": model, "dataset": dataset, "shots": run["shots"],
+                "seed": run["seed"], "method": method, "condition": "base", "metric": "fit_seconds",
+                "value": run["seconds"], "provenance": provenance(plan),
+            }  # fmt: skip
 
 
 def tidy_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -89,7 +103,7 @@ def _class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> li
             runs.setdefault((str(shots), int(seed)), {})[method] = frame
         for fit in json.loads(path.with_suffix(".json").read_text(encoding="utf-8")):
             fits[fit["shots"], fit["seed"], method] = fit
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = list(_demonstrations(plan, experiment, model, dataset))
     for (shots, seed), by_method in runs.items():
         labels = next(iter(by_method.values()))["label"].to_numpy()
         predictions = [frame["prediction"].to_numpy() for frame in by_method.values()]
@@ -113,6 +127,21 @@ def _class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> li
     return rows
 
 
+def _demonstrations(plan: Plan, experiment: str, model: str, dataset: str) -> Iterator[dict[str, Any]]:
+    """Class of each demonstration of each run, in prompt order: ``value`` is its place, from 1."""
+    classes = plan.study.datasets[dataset].classes
+    cells = [cell for cell in plan.groups[experiment, model, dataset] if cell.split == "test"]
+    shown = read_demonstrations(plan, cells)
+    for cell in cells:
+        tidy = _Tidy(
+            experiment=experiment, model=model, dataset=dataset, shots=cell.shots, seed=cell.seed, method="icl",
+            condition="base", n=len(shown[cell.id]), provenance=provenance(plan),
+        )  # fmt: skip
+        for place, label in enumerate(shown[cell.id], start=1):
+            tidy.add("demonstration", place, **{"class": classes[label]})
+        yield from tidy.rows
+
+
 def _add_imbalance(tidy: _Tidy, labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> None:
     n = len(classes)
     counts = m.confusion_counts(labels, predicted, n)
@@ -133,18 +162,21 @@ def _add_imbalance(tidy: _Tidy, labels: np.ndarray, predicted: np.ndarray, class
 
 
 def _add_fit(tidy: _Tidy, fit: dict[str, Any], classes: Sequence[str]) -> None:
-    if "weights" not in fit:
+    """Record what a method learned: weights, objective with its proven bound, annealing curves."""
+    n = fit.get("rows")
+    for name, weight in zip(classes, fit.get("weights", []), strict=False):
+        tidy.add("weight", weight, **{"class": name}, n=n)
+    if "objective" not in fit:
         return
-    tidy.add(
-        "objective",
-        fit["objective"],
-        n=fit["rows"],
-        note="certified" if fit["certified"] else "not certified",
-    )
-    tidy.add("evaluations", fit["evaluations"], n=fit["rows"])
-    tidy.add("mu", fit["mu"], n=fit["rows"])
-    for name, weight in zip(classes, fit["weights"], strict=True):
-        tidy.add("weight", weight, **{"class": name}, n=fit["rows"])
+    tidy.add("objective", fit["objective"], n=n, note="certified" if fit["certified"] else "not certified")
+    if fit["lower_bound"] is not None:
+        tidy.add("objective_lower_bound", fit["lower_bound"], n=n)
+    tidy.add("evaluations", fit["evaluations"], n=n)
+    tidy.add("mu", fit["mu"], n=n)
+    curve = fit.get("curve", {})
+    for name in ("objective", "best", "temperature"):
+        for evaluation, value in zip(curve.get("evaluation", []), curve.get(name, []), strict=False):
+            tidy.add(f"curve_{name}", value, n=evaluation, note="n is the number of the evaluation")
 
 
 def _position(plan: Plan, experiment: str, model: str, dataset: str) -> list[dict[str, Any]]:
