@@ -158,7 +158,9 @@ def test_every_method_composes(name: str) -> None:
 
 @pytest.mark.parametrize("name", of_group("experiment"))
 def test_every_experiment_composes(name: str) -> None:
-    assert name in {experiment.name for experiment in compose_study([]).experiment.values()}
+    study = compose_study([f"experiment=[{name}]", f"experiment.{name}.datasets=[tweets3]"])
+    assert list(study.experiment) == [name]
+    assert expand(study).cells
 
 
 def test_every_prompt_of_a_dataset_is_a_file() -> None:
@@ -193,7 +195,7 @@ def keys_of(path: Path) -> list[tuple[str, str, bool]]:
 
 def explained(path: Path) -> set[str]:
     """Names of the keys that a file, or the files that it points to, explain."""
-    pointer = re.search(r"Keys are explained in (.*)", path.read_text(encoding="utf-8"))
+    pointer = re.search(r"[Kk]eys are explained in (.*)", path.read_text(encoding="utf-8"))
     names = {key for _, key, comment in keys_of(path) if comment}
     for target in re.findall(r"[\w./-]+\.yaml", pointer[1]) if pointer else []:
         pointed = ROOT / target if target.startswith("conf/") else path.parent / target

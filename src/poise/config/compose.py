@@ -15,11 +15,7 @@ from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.paths import conf_dir
 
-# Names of variants that pydantic puts into the location of an error.
-_TAGS = {
-    "icl", "ordinal", "package", "files", "hub", "dnip", "batch_calibration", "contextual_calibration",
-    "prior_matching", "linear_adapter",
-}  # fmt: skip
+_VARIANTS = ("package", "files", "hub", "icl", "ordinal")
 _GROUPS = ("study", "model", "dataset", "prompt", "probe", "engine", "method", "experiment")
 
 
@@ -71,7 +67,8 @@ def compose_study(overrides: Sequence[str]) -> Study:
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
         raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
-    return validate_study(_named(cast(dict[str, Any], raw), overrides, folder), folder, overrides)
+    chosen = _without_unselected(cast(dict[str, Any], raw), folder)
+    return validate_study(_named(chosen, overrides, folder), folder, overrides)
 
 
 def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] = ()) -> Study:
@@ -80,6 +77,16 @@ def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] =
         return Study.model_validate(raw)
     except ValidationError as error:
         raise PoiseError(_validation_line(error, folder, overrides)) from error
+
+
+def _without_unselected(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Drop a study's changes to experiments that overrides took out of it (``experiment=[…]``)."""
+    experiments = {
+        key: value
+        for key, value in raw["experiment"].items()
+        if "instrument" in value or not (folder / "experiment" / f"{key}.yaml").is_file()
+    }
+    return {**raw, "experiment": experiments}
 
 
 def _named(raw: dict[str, Any], overrides: Sequence[str], folder: Path) -> dict[str, Any]:
@@ -113,7 +120,14 @@ def _hydra_line(error: Exception, folder: Path) -> str:
 
 def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[str]) -> str:
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"] if part not in _TAGS]
+    # After a union pydantic names the variant, which is no key.
+    parts = [str(part) for part in first["loc"]]
+    location = [
+        part
+        for k, part in enumerate(parts)
+        if not (k and parts[k - 1] in ("source", "prompt") and part in _VARIANTS)
+        and not (k == 2 and parts[0] == "method")
+    ]
     key = ".".join(location) or "study"
     cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]
     where = f"override {cause[-1]}" if cause else _file_of(location, folder, overrides)
