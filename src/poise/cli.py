@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from poise import __version__
+from poise import __version__, cli_matrix
 from poise.errors import PoiseError
 
 _PLAN = click.option(
@@ -75,13 +75,13 @@ def _log_traceback(log_path: Path | None) -> None:
 @click.option("--quiet", is_flag=True, help="Print the path of the plan only.")
 @verb
 def plan(overrides: tuple[str, ...], quiet: bool) -> None:
-    r"""Compose a study with Hydra OVERRIDES, freeze its plan and say what it would ask.
+    """Compose a study with Hydra OVERRIDES, freeze its plan and say what it would ask.
 
     \b
     poise plan study=demo
     poise plan study=demo name=more 'seeds=[0,1,2,3]'
     poise plan study=demo name=short dataset.movies5.max_words=10,20     (a sweep: one plan each)
-    """
+    """  # noqa: D301
     from poise.config.compose import expand_sweeps
     from poise.engines.check import check_labels
     from poise.planfile import freeze, make_plan
@@ -218,3 +218,6 @@ def figure(plan_path: Path, artefact: str) -> None:
     from poise.stages import artefacts as stage
 
     stage.make_figure(planfile.load(plan_path), artefact)
+
+
+cli_matrix.register(main, verb)
