@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Collection, Sequence
 from typing import Any, Self
 
@@ -13,6 +12,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from poise.methods._validation import (
+    ProbabilityInput,
+    check_probabilities,
+    class_names,
+    label_indices,
+    smoothing,
+    uniform_zero_rows,
+    warn_absent_classes,
+)
 from poise.methods.dnip import exact, heat_bath, metropolis
 from poise.methods.dnip.objective import (
     MAX_LEVELS,
@@ -26,10 +34,9 @@ from poise.methods.dnip.objective import (
 )
 
 SOLVERS = ("heat_bath", "metropolis", "exact")
-PAPER_MU, PAPER_ROWS = 4000.0, 9500
 
 
-class DNIP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DNIP(ProbabilityInput, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Debiasing as Nonlinear Integer Programming: one correction weight a class (Eq. 5-10).
 
     Chooses a weight k/K, k in 1..K, for each class's probability so that the weighted argmax minimises
@@ -140,24 +147,18 @@ class DNIP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
-            For NaN, infinite, negative or all-zero probabilities, wrong shapes, unknown labels, or a
+        ValueError, TypeError
+            For anything but a matrix of finite, non-negative numbers (not all zero), unknown labels, or a
             parameter out of its range.
         """
         self._check_parameters()
-        probabilities = _probabilities(P)
-        if not probabilities.any():
-            raise ValueError("P holds no probability above zero")
+        probabilities = check_probabilities(self, P, reset=True).astype(np.float32)
         n_rows, n_classes = probabilities.shape
-        self.classes_ = _class_names(self.classes, n_classes)
-        true = _label_indices(y, self.classes_, n_rows, named=self.classes is not None)
-        absent = np.setdiff1d(np.arange(n_classes), true)
-        if len(absent):
-            names = ", ".join(str(name) for name in self.classes_[absent])
-            warnings.warn(f"no row of y has class {names}: left out of the bias term", stacklevel=2)
-        self.n_features_in_ = n_classes
+        self.classes_ = class_names(self.classes, n_classes)
+        true = label_indices(y, self.classes_, n_rows, named=self.classes is not None)
+        warn_absent_classes(true, self.classes_)
         self.n_zero_rows_ = int((~probabilities.any(axis=1)).sum())
-        self.mu_ = _smoothing(self.mu, n_rows)
+        self.mu_ = smoothing(self.mu, n_rows)
         solution = self._solve(_columns(probabilities), true)
         self.levels_ = solution.levels
         self.weights_ = solution.levels / self.n_levels
@@ -199,29 +200,18 @@ class DNIP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             As `fit`.
         """
         probabilities = self._seen(P)
-        true = _label_indices(y, self.classes_, len(probabilities), named=self.classes is not None)
+        true = label_indices(y, self.classes_, len(probabilities), named=self.classes is not None)
         objective = clone(self).set_params(**parameters)._bind(true, self.n_features_in_)
         predicted = weighted_argmax(_columns(probabilities), self.levels_)
         return float(evaluate(confusion_counts(true, predicted, self.n_features_in_), objective))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
     def _seen(self, P: ArrayLike) -> NDArray[np.float32]:
         check_is_fitted(self)
-        probabilities = _probabilities(P)
-        if probabilities.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {probabilities.shape[1]} features, but {type(self).__name__} is expecting"
-                f" {self.n_features_in_} features as input"
-            )
-        return probabilities
+        return check_probabilities(self, P, reset=False).astype(np.float32)
 
     def _check_parameters(self) -> None:
         if self.solver not in SOLVERS:
@@ -240,7 +230,7 @@ class DNIP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             bias=self.objective,
             beta=self.beta,
             tau=self.tau,
-            mu=_smoothing(self.mu, len(true)),
+            mu=smoothing(self.mu, len(true)),
             terms=self.terms,
         )
 
@@ -255,58 +245,6 @@ class DNIP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return heat_bath.solve(*problem, n_restarts=self.n_restarts)
 
 
-def _smoothing(mu: float | str, n_rows: int) -> float:
-    """Resolve mu for so many rows."""
-    if isinstance(mu, str):
-        if mu not in ("paper", "scaled"):
-            raise ValueError(f"mu must be a number, 'paper' or 'scaled', found {mu!r}")
-        return PAPER_MU if mu == "paper" else PAPER_MU * n_rows / PAPER_ROWS
-    return float(mu)
-
-
-def _probabilities(P: ArrayLike) -> NDArray[np.float32]:
-    try:
-        values = np.asarray(P, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("P must be a dense matrix of numbers, one column a class") from error
-    if values.ndim != 2:
-        raise ValueError(f"P must be a matrix (rows, classes), found {values.ndim} dimension(s)")
-    if len(values) < 1 or values.shape[1] < 2:
-        raise ValueError(f"P must have at least one row and two columns, found {values.shape}")
-    for fault, found in (
-        ("NaN", np.isnan(values)),
-        ("infinite", np.abs(values) > np.finfo(np.float32).max),
-        ("negative", values < 0),
-    ):
-        if found.any():
-            row, column = np.argwhere(found)[0]
-            raise ValueError(f"P is {fault} at row {row}, column {column}: {values[row, column]}")
-    return values.astype(np.float32)
-
-
 def _columns(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
     """Solvers' layout, (N, M) contiguous, with all-zero rows made uniform."""
-    rows = np.where(probabilities.any(axis=1, keepdims=True), probabilities, np.float32(1))
-    return np.ascontiguousarray(rows.T)
-
-
-def _class_names(classes: Sequence[Any] | None, n_classes: int) -> NDArray[Any]:
-    if classes is None:
-        return np.arange(n_classes)
-    names = np.asarray(classes)
-    if names.shape != (n_classes,) or len(set(names.tolist())) != n_classes:
-        raise ValueError(f"classes must be {n_classes} distinct names, one a column, found {list(classes)!r}")
-    return names
-
-
-def _label_indices(y: ArrayLike, names: NDArray[Any], n_rows: int, *, named: bool) -> NDArray[np.int64]:
-    labels = np.asarray(y)
-    if labels.shape != (n_rows,):
-        raise ValueError(f"y must hold one label for each of the {n_rows} rows of P, found shape {labels.shape}")
-    position = {name: index for index, name in enumerate(names.tolist())}
-    try:
-        return np.array([position[label] for label in labels.tolist()], dtype=np.int64)
-    except (KeyError, TypeError):
-        row, label = next((i, v) for i, v in enumerate(labels.tolist()) if v not in position)
-        expected = "one of classes" if named else f"a column index 0..{len(names) - 1} (or name the classes)"
-        raise ValueError(f"y[{row}] must be {expected}, found {label!r}") from None
+    return np.ascontiguousarray(uniform_zero_rows(probabilities).T)
