@@ -220,6 +220,7 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
             model_identity = [
                 model_digests[model],
                 config.chat,
+                config.chat_options,
                 config.context_length,
                 identity(config.label_tokens),
             ]

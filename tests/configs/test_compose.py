@@ -504,6 +504,14 @@ def test_what_affects_answers_changes_exactly_their_cells(
             assert before[pair] == after[pair], pair
 
 
+def test_chat_options_are_part_of_an_identity(demo: Study) -> None:
+    model = "model__smollm2-135m-instruct__chat"
+    plans = [
+        expand(changed(demo, **{model: True, f"{model}_options": options})) for options in ({}, {"thinking": False})
+    ]
+    assert not ids(plans[0]) & ids(plans[1])
+
+
 def test_bytes_of_local_files_are_their_revision() -> None:
     study = compose_study(["dataset=[sst5,tweets3]", "experiment.class_accuracy.datasets=[sst5]"])
     one, other = (expand(study, content={"sst5": content}) for content in ("a", "b"))

@@ -146,3 +146,9 @@ def test_chat_template_wraps_one_user_turn(engine) -> None:
     text = engine.chat_text("How was it?")
     assert "<|im_start|>user\nHow was it?<|im_end|>" in text
     assert text.endswith("<|im_start|>assistant\n")
+
+
+def test_chat_options_reach_the_template(engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.tokenizer, "chat_template", "{{ messages[0].content }} {{ thinking }}")
+    monkeypatch.setattr(engine, "chat_options", {"thinking": "none"})
+    assert engine.chat_text("How was it?") == "How was it? none"

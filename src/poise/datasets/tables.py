@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import lzma
+import re
 import string
 import tarfile
 import zipfile
@@ -26,6 +27,7 @@ COLUMNS = ["table", "id", "text", "label"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
+_DRAW_SEED = 0
 _HIDDEN = "\0"
 # What the readers of compressed files and archives raise for a missing member or damaged bytes.
 _DAMAGE = (
@@ -62,24 +64,25 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
         For a file that is missing, empty, damaged or not UTF-8, a missing column, an unknown label, a
         duplicate id. Rows are counted from 1, without the header, skipped and blank lines.
     """
-    frames = []
-    for name, table in dataset.tables.items():
+    frames: dict[str, pd.DataFrame] = {}
+    by_need = sorted(dataset.tables.items(), key=lambda item: item[1].ids_of is not None)  # named rows come last
+    for name, table in by_need:
         where = f"{dataset.name}: {_where(dataset, table)}"
+        own = dataset.own(table)
         rows = read_table(table, root, where)
-        frame = pd.DataFrame(
-            {
-                "table": name,
-                "id": _ids(rows, dataset, where),
-                "text": _texts(rows, dataset, where),
-                "label": _labels(rows, dataset, where),
-            }
-        )
-        frames.append(frame)
-    rows = pd.concat(frames, ignore_index=True)
+        ids = _ids(rows, own, where)
+        if table.ids_of is None:
+            frame = pd.DataFrame({"id": ids, "text": _texts(rows, own, where), "label": _labels(rows, own, where)})
+        else:
+            frame = _named_rows(ids, frames[table.ids_of], f"{where}: columns.id", table.ids_of)
+        frames[name] = frame.assign(table=name)
+    rows = pd.concat([frames[name] for name in dataset.tables], ignore_index=True)
     if dataset.on_duplicate_text == "drop":
         rows = rows[~rows.assign(key=normalised(rows["text"])).duplicated(["table", "key"])]
     if dataset.holdout is not None:
         rows = _hold_out(rows, dataset)
+    if dataset.train_rows is not None:
+        rows = _draw_train_rows(rows, dataset.train_rows)
     return rows.reset_index(drop=True)[COLUMNS]
 
 
@@ -89,16 +92,19 @@ def normalised(texts: pd.Series) -> pd.Series:
 
 
 def read_table(table: TableFile, root: Path, where: str) -> pd.DataFrame:
-    """Read one file (CSV, TSV, JSONL, Parquet; gzipped or not; inside archives or not), all values as text.
+    """Read one file (CSV, TSV, JSONL, JSON, Parquet; gzipped or not; inside archives or not), all values as text.
 
-    A value that is missing (null, NaN, a key that a JSON line lacks) is the empty text.
+    A ``.json`` file is one object: a row a member, its key in the column ``key``. Lines of text may also be read with
+    the table's ``pattern``. A value that is missing (null, NaN, a key that a JSON line lacks) is the empty text.
     """
     name = table.path[-1].lower()
     suffix = PurePosixPath(name.removesuffix(".gz")).suffix
-    if suffix not in (*_SEPARATORS, *_JSON_LINES, ".parquet"):
+    if suffix not in (*_SEPARATORS, *_JSON_LINES, ".json", ".parquet"):
         raise PoiseError(
-            f"{where}: unknown format {suffix!r}, expected .csv, .tsv, .jsonl or .parquet (or .gz of these)"
+            f"{where}: unknown format {suffix!r}, expected .csv, .tsv, .jsonl, .json or .parquet (or .gz of these)"
         )
+    if table.pattern is not None and suffix not in _SEPARATORS:
+        raise PoiseError(f"{where}: tables.*.pattern reads lines of text (.txt, .csv, .tsv), not {suffix}")
     content = _open(root, table.path, where)
     if name.endswith(".gz"):
         try:
@@ -106,12 +112,19 @@ def read_table(table: TableFile, root: Path, where: str) -> pd.DataFrame:
         except _DAMAGE as error:
             raise PoiseError(f"{where}: not a readable gzip file: {_reason(error)}") from error
     if suffix == ".parquet":
-        rows = _parquet(content, where)
+        rows = _parquet(content, table, where)
     else:
         text = _decode(content, where)
         if not text.strip():
             raise PoiseError(f"{where}: the file is empty")
-        rows = _json_lines(text, where) if suffix in _JSON_LINES else _delimited(text, suffix, table, where)
+        if table.pattern is not None:
+            rows = _matched(text, table.pattern, where)
+        elif suffix == ".json":
+            rows = _json_members(text, table, where)
+        elif suffix in _JSON_LINES:
+            rows = _json_lines(text, table, where)
+        else:
+            rows = _delimited(text, suffix, table, where)
     if rows.empty:
         raise PoiseError(f"{where}: no rows")
     return rows
@@ -147,27 +160,66 @@ def _delimited(text: str, suffix: str, table: TableFile, where: str) -> pd.DataF
     return pd.DataFrame(rows, columns=names)
 
 
-def _json_lines(text: str, where: str) -> pd.DataFrame:
+def _matched(text: str, pattern: str, where: str) -> pd.DataFrame:
+    """Rows of a text file by a regular expression: one line a row, one named group a column."""
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-            json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is JSON, but no text
-        except json.JSONDecodeError as error:
-            raise PoiseError(
-                f"{where}: line {number}: not a JSON object: {error.msg} (column {error.colno})"
-            ) from error
-        except UnicodeEncodeError as error:
-            raise PoiseError(f"{where}: line {number}: not Unicode text: {error.reason}") from error
-        if not isinstance(row, dict):
-            raise PoiseError(f"{where}: line {number}: expected a JSON object, found {line.strip()[:40]!r}")
-        rows.append({key: _as_text(value) for key, value in row.items()})
+        found = re.fullmatch(pattern, line.removesuffix("\r"))
+        if found is None:
+            raise PoiseError(f"{where}: line {number}: {line.strip()[:40]!r} does not match the pattern {pattern!r}")
+        rows.append(found.groupdict(default=""))
+    return pd.DataFrame(rows)
+
+
+def _json_lines(text: str, table: TableFile, where: str) -> pd.DataFrame:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        row = _json_object(line, number, where)
+        rows.append({key: _as_text(value, table) for key, value in row.items()})
     return pd.DataFrame(rows).fillna("")
 
 
-def _parquet(content: bytes, where: str) -> pd.DataFrame:
+def _json_members(text: str, table: TableFile, where: str) -> pd.DataFrame:
+    """Rows of one JSON object, in its order: members that are no objects have the column ``value``."""
+    rows = []
+    for key, member in _json_object(text, 1, where).items():
+        row = member if isinstance(member, dict) else {"value": member}
+        rows.append({**{name: _as_text(value, table) for name, value in row.items()}, "key": key})
+    return pd.DataFrame(rows).fillna("")
+
+
+def _json_object(text: str, line: int, where: str) -> dict[str, Any]:
+    """Parse one JSON object that begins in a line."""
+    try:
+        found = json.loads(text, object_pairs_hook=_without_repeats)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is JSON, but no text
+    except json.JSONDecodeError as error:
+        raise PoiseError(
+            f"{where}: line {line + error.lineno - 1}: not a JSON object: {error.msg} (column {error.colno})"
+        ) from error
+    except UnicodeEncodeError as error:
+        raise PoiseError(f"{where}: line {line}: not Unicode text: {error.reason}") from error
+    except KeyError as error:
+        raise PoiseError(f"{where}: line {line}: duplicate key {error} in a JSON object") from error
+    if not isinstance(found, dict):
+        raise PoiseError(f"{where}: line {line}: expected a JSON object, found {text.strip()[:40]!r}")
+    return found
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise KeyError(key)
+        found[key] = value
+    return found
+
+
+def _parquet(content: bytes, table: TableFile, where: str) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -177,10 +229,12 @@ def _parquet(content: bytes, where: str) -> pd.DataFrame:
         columns = pq.read_table(io.BytesIO(content)).to_pydict()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PoiseError(f"{where}: not a readable Parquet file: {_reason(error)}") from error
-    return pd.DataFrame({name: [_as_text(value) for value in values] for name, values in columns.items()})
+    return pd.DataFrame({name: [_as_text(value, table) for value in values] for name, values in columns.items()})
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Any, table: TableFile) -> str:
+    if isinstance(value, list) and table.list_separator is not None:
+        return table.list_separator.join(_as_text(item, table) for item in value)
     return "" if value is None or value != value else str(value)
 
 
@@ -272,6 +326,10 @@ def _texts(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     texts = _filled(rows, dataset.columns.text, where)
     for old, new in dataset.replacements:
         texts = texts.str.replace(old, new, regex=False)
+    if dataset.tokens is not None:
+        texts = texts.str.findall(dataset.tokens).str.join(" ")
+    if dataset.lower_case:
+        texts = texts.str.lower()
     texts = texts.str.strip()
     if dataset.max_words is not None:
         texts = texts.str.split().str[: dataset.max_words].str.join(" ")
@@ -301,6 +359,14 @@ def _labels(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     return labels.astype(int)
 
 
+def _named_rows(ids: pd.Series, source: pd.DataFrame, where: str, name: str) -> pd.DataFrame:
+    """Rows of another table that a file names by their ids, in the file's order."""
+    unknown = ids[~ids.isin(source["id"])]
+    if len(unknown):
+        raise PoiseError(f"{where}: row {unknown.index[0] + 1}: {unknown.iloc[0]!r} is no id of the table {name}")
+    return source.set_index("id").loc[ids].reset_index()
+
+
 def _hold_out(rows: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     """Set test rows aside by a seeded permutation: the draw ignores how the file orders its classes."""
     assert dataset.holdout is not None
@@ -310,3 +376,11 @@ def _hold_out(rows: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     table = np.full(len(rows), "train", dtype=object)
     table[order[: dataset.holdout.test]] = "test"
     return rows.assign(table=table)
+
+
+def _draw_train_rows(rows: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Keep ``n`` training rows at most, drawn as the DNIP paper's code does and in the order of the draw."""
+    train, others = rows[rows["table"] == "train"], rows[rows["table"] != "train"]
+    if len(train) > n:
+        train = train.iloc[np.random.RandomState(_DRAW_SEED).choice(len(train), n, replace=False)]
+    return pd.concat([train, others])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -76,8 +76,16 @@ class Engine(Protocol):
         ...
 
 
-def open_engine(config: EngineConfig, model_dir: Path, threads: int | None = None) -> Engine:
-    """Load the engine that a study names. Heavy libraries are imported here and not before."""
+def open_engine(
+    config: EngineConfig,
+    model_dir: Path,
+    threads: int | None = None,
+    chat_options: Mapping[str, bool | int | str] | None = None,
+) -> Engine:
+    """Load the engine that a study names. Heavy libraries are imported here and not before.
+
+    ``chat_options`` are arguments of the model's chat template.
+    """
     if config.kind == "dummy":
         from poise.engines.dummy import DummyEngine
 
@@ -85,5 +93,5 @@ def open_engine(config: EngineConfig, model_dir: Path, threads: int | None = Non
     if config.kind == "transformers":
         from poise.engines.transformers import TransformersEngine
 
-        return TransformersEngine(model_dir, config.dtype, config.pack_tokens, threads)
+        return TransformersEngine(model_dir, config.dtype, config.pack_tokens, threads, chat_options)
     raise PoiseError(f"engine.kind: unknown engine {config.kind!r}")

@@ -8,7 +8,7 @@ neighbours share is computed once, and the inner nodes of the label trie ride al
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,19 @@ class TransformersEngine:
         Suffix tokens in one forward pass at most.
     threads
         CPU threads; all cores if not given.
+    chat_options
+        Arguments of the model's chat template.
     """
 
     synthetic = False
 
     def __init__(
-        self, model_dir: Path, dtype: str = "float32", pack_tokens: int = 512, threads: int | None = None
+        self,
+        model_dir: Path,
+        dtype: str = "float32",
+        pack_tokens: int = 512,
+        threads: int | None = None,
+        chat_options: Mapping[str, bool | int | str] | None = None,
     ) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging
@@ -52,6 +59,7 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.pack_tokens = pack_tokens
+        self.chat_options = dict(chat_options or {})
         self.dtype = getattr(torch, dtype)
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(model_dir, trust_remote_code=False)
@@ -78,7 +86,9 @@ class TransformersEngine:
         if not self.tokenizer.chat_template:
             raise PoiseError("model.chat is true, but this model has no chat template; set chat: false")
         turn = [{"role": "user", "content": text}]
-        wrapped: str = self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        wrapped: str = self.tokenizer.apply_chat_template(
+            turn, tokenize=False, add_generation_prompt=True, **self.chat_options
+        )
         return wrapped
 
     def micro_batches(self, queries: Sequence[Query], regroup: bool = False) -> list[MicroBatch]:
