@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,12 @@ class CellAnswers:
     greedy: np.ndarray
     label_mass: np.ndarray
     regrouped: np.ndarray
+
+    def rounded(self, decimals: int | None) -> CellAnswers:
+        """Round probabilities as the DNIP authors' text files do (``%.6f``); None leaves them as they are."""
+        if decimals is None:
+            return self
+        return replace(self, probabilities=np.round(self.probabilities.astype(np.float64), decimals).astype(np.float32))
 
     @property
     def predictions(self) -> np.ndarray:

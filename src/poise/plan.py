@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from poise.artefacts.registry import ARTEFACTS
-from poise.config.schema import Experiment, Prompt, Study, identity
+from poise.config.schema import DNIPMethod, Experiment, Prompt, Study, identity
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION
@@ -212,6 +212,8 @@ def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapp
         splits = {"test": experiment.rows.test}
         if not position:
             splits["optimisation"] = experiment.rows.optimisation
+            if any(isinstance(m, DNIPMethod) and m.tuning == "dev" for m in map(study.methods.get, experiment.methods)):
+                splits["development"] = experiment.rows.development
             if experiment.content_free:
                 splits["content_free"] = len(experiment.content_free)
         asked = conditions(study, experiment) if position else [BASE_CONDITION]

@@ -109,7 +109,8 @@ class Workflow:
     def correct_digest(self, wildcards: Wildcards) -> str:
         """Cells, method and code of a correction."""
         method = self.plan.study.methods[wildcards.method].model_dump(mode="json", exclude={"title"})
-        return digest([_ids(self._group(wildcards)), method, source_digest("methods")])
+        decimals = self._experiment(wildcards).round_decimals
+        return digest([_ids(self._group(wildcards)), method, decimals, source_digest("methods")])
 
     def measure_digest(self, wildcards: Wildcards) -> str:
         """Cells, class names, probes and code of a measurement."""

@@ -9,6 +9,7 @@ import pytest
 
 from poise.config.schema import Dataset
 from poise.datasets.sampling import (
+    development_rows,
     draw_demonstrations,
     draw_test_rows,
     optimisation_rows,
@@ -261,3 +262,15 @@ def test_draws_do_not_depend_on_the_labels_of_the_index(index):
         return [numbers(rows) for rows in chosen]
 
     assert draws(other) == draws(plain)
+
+
+@pytest.mark.parametrize("split_mode", ["clean", "paper"])
+def test_development_rows_are_those_that_optimisation_never_takes(split_mode: str) -> None:
+    pool = pd.DataFrame({"id": [str(k) for k in range(200)], "text": [f"text {k % 150}" for k in range(200)]})
+    shown = pool.iloc[[3]]
+    optimised = optimisation_rows(pool, shown, None, split_mode)
+    developed = development_rows(pool, shown, None, split_mode)
+    assert not set(optimised["id"]) & set(developed["id"])
+    n_free = 200 if split_mode == "paper" else 198  # text 3 stands twice
+    assert (len(optimised), len(developed)) == (int(0.95 * n_free), n_free - int(0.95 * n_free))
+    assert development_rows(pool, shown, 4, split_mode)["id"].tolist() == developed["id"].tolist()[:4]

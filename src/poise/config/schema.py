@@ -316,7 +316,16 @@ class DNIPMethod(Strict):
     solver: Literal["heat_bath", "metropolis", "exact"] = "heat_bath"
     limits: Literal["paper", "dcs"] = "paper"
     rows: int | None = Field(default=None, gt=0)
+    tuning: Literal["fixed", "dev"] = "fixed"
+    grid: dict[Literal["beta", "tau", "n_levels", "mu"], list[float]] | None = None
+    selection: Literal["acc_then_cobias", "cobias_then_acc", "z"] = "acc_then_cobias"
     random_state: int = 1
+
+    @model_validator(mode="after")
+    def _grid_is_for_tuning(self) -> DNIPMethod:
+        if self.tuning == "fixed" and self.grid is not None:
+            raise ValueError("grid goes with tuning: dev; set tuning or leave grid null")
+        return self
 
 
 class BatchCalibrationMethod(Strict):
@@ -373,6 +382,7 @@ class Rows(Strict):
     """How many rows an experiment uses at most; null takes what the data set has."""
 
     optimisation: int | None = Field(default=None, gt=0)
+    development: int | None = Field(default=None, gt=0)
     test: int | None = Field(default=None, gt=0)
 
 
@@ -391,6 +401,7 @@ class Experiment(Strict):
     probes: list[Slug] = []
     methods: list[Slug] = []
     content_free: list[str] = []
+    round_decimals: int | None = Field(default=None, ge=1)
     floor_rows: int = Field(default=0, ge=0)
 
 

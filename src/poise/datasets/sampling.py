@@ -77,16 +77,26 @@ def training_pool(train: pd.DataFrame, test: pd.DataFrame, split_mode: str) -> p
 
 
 def optimisation_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str) -> pd.DataFrame:
-    """Draw the optimisation set: 95 % of the pool by ``RandomState(1)``, at most ``n``; the rest is dev.
+    """Draw the optimisation set: 95 % of the pool by ``RandomState(1)``, at most ``n``.
 
     ``clean`` leaves out the demonstrations and rows with their normalised text; ``paper`` keeps them.
     """
+    order = _pool_order(pool, demonstrations, split_mode)
+    return pool.iloc[order[: int(OPTIMISATION_SHARE * len(order))][:n]]
+
+
+def development_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str) -> pd.DataFrame:
+    """Draw the development set: the 5 % of the pool that :func:`optimisation_rows` never takes, at most ``n``."""
+    order = _pool_order(pool, demonstrations, split_mode)
+    return pool.iloc[order[int(OPTIMISATION_SHARE * len(order)) :][:n]]
+
+
+def _pool_order(pool: pd.DataFrame, demonstrations: pd.DataFrame, split_mode: str) -> np.ndarray:
     order = np.random.RandomState(OPTIMISATION_SEED).permutation(len(pool))
-    if split_mode == "clean":
-        free = ~normalised(pool["text"]).isin(set(normalised(demonstrations["text"]))).to_numpy()
-        order = order[free[order]]
-    chosen = order[: int(OPTIMISATION_SHARE * len(order))]
-    return pool.iloc[chosen if n is None else chosen[:n]]
+    if split_mode == "paper":
+        return order
+    free = ~normalised(pool["text"]).isin(set(normalised(demonstrations["text"]))).to_numpy()
+    return order[free[order]]
 
 
 def draw_test_rows(rows: pd.DataFrame, dataset: Dataset, n: int | None) -> pd.DataFrame:

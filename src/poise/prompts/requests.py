@@ -9,6 +9,7 @@ import pandas as pd
 
 from poise.config.schema import Study
 from poise.datasets.sampling import (
+    development_rows,
     draw_demonstrations,
     draw_test_rows,
     optimisation_rows,
@@ -103,7 +104,8 @@ def select_rows(study: Study, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFr
     elif cell.split == "test":
         chosen = draw_test_rows(test, dataset, cell.rows)
     else:
-        chosen = optimisation_rows(pool, demonstrations, cell.rows, cell.split_mode)
+        draw = optimisation_rows if cell.split == "optimisation" else development_rows
+        chosen = draw(pool, demonstrations, cell.rows, cell.split_mode)
     if chosen.empty:
         raise PoiseError(f"{where}: no {cell.split} rows are left")
     return order_demonstrations(demonstrations, cell.demonstration_order, cell.seed), chosen

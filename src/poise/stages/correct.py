@@ -36,6 +36,7 @@ class Run:
     seed: int
     test: CellAnswers
     optimisation: CellAnswers
+    development: CellAnswers | None
     content_free: CellAnswers | None
 
 
@@ -66,12 +67,15 @@ def correct(plan: Plan, experiment: str, model: str, dataset: str, method: str) 
 
 def runs(plan: Plan, cells: Sequence[Cell]) -> Iterator[Run]:
     """Gather the splits of each set of demonstrations."""
-    answers = read_answers(plan, cells)
+    decimals = plan.study.experiment[cells[0].experiment].round_decimals
+    answers = {cell: answer.rounded(decimals) for cell, answer in read_answers(plan, cells).items()}
     splits: dict[tuple[str, int], dict[str, CellAnswers]] = {}
     for cell in cells:
         splits.setdefault((cell.shots, cell.seed), {})[cell.split] = answers[cell.id]
     for (shots, seed), found in splits.items():
-        yield Run(shots, seed, found["test"], found["optimisation"], found.get("content_free"))
+        yield Run(
+            shots, seed, found["test"], found["optimisation"], found.get("development"), found.get("content_free")
+        )
 
 
 def predict(method: Method, run: Run, n_classes: int) -> tuple[np.ndarray, dict[str, Any]]:
@@ -112,7 +116,19 @@ def _dnip(method: DNIPMethod, run: Run, n_classes: int) -> tuple[np.ndarray, dic
         limits=method.limits,
         random_state=method.random_state,
     )
-    estimator.fit(run.optimisation.probabilities[chosen], run.optimisation.labels[chosen])
+    fit_on = run.optimisation.probabilities[chosen], run.optimisation.labels[chosen]
+    tuned: dict[str, Any] = {}
+    if method.tuning == "dev":
+        assert run.development is not None
+        grid = {
+            str(name): [int(v) if name == "n_levels" else v for v in vs] for name, vs in (method.grid or {}).items()
+        }
+        search = m.DNIPSearch(estimator, grid or None, method.selection)
+        search.fit(*fit_on, run.development.probabilities, run.development.labels)
+        estimator = search.best_estimator_
+        tuned = {"tuned": search.best_params_, "development_rows": len(run.development.labels)}
+    else:
+        estimator.fit(*fit_on)
     record: dict[str, Any] = {
         "weights": estimator.weights_.tolist(),
         "objective": float(estimator.objective_),
@@ -121,6 +137,7 @@ def _dnip(method: DNIPMethod, run: Run, n_classes: int) -> tuple[np.ndarray, dic
         "certified": bool(estimator.certified_),
         "rows": len(chosen),
         "mu": float(estimator.mu_),
+        **tuned,
     }
     if estimator.history_:
         record["curve"] = _thinned(estimator.history_)

@@ -173,6 +173,8 @@ def _add_fit(tidy: _Tidy, fit: dict[str, Any], classes: Sequence[str]) -> None:
         tidy.add("objective_lower_bound", fit["lower_bound"], n=n)
     tidy.add("evaluations", fit["evaluations"], n=n)
     tidy.add("mu", fit["mu"], n=n)
+    for name, value in fit.get("tuned", {}).items():
+        tidy.add(f"tuned_{name}", value, n=fit["development_rows"], note="chosen on the development rows")
     curve = fit.get("curve", {})
     for name in ("objective", "best", "temperature"):
         for evaluation, value in zip(curve.get("evaluation", []), curve.get(name, []), strict=False):
