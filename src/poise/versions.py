@@ -14,10 +14,10 @@ EXTRACTION_VERSION = 1
 
 _PACKAGE = Path(__file__).parent
 _SOURCES = {
-    "methods": ("methods", "stages/correct.py"),
-    "metrics": ("metrics", "stages/measure.py"),
-    "tables": ("artefacts/registry.py", "artefacts/tables"),
-    "figures": ("artefacts/registry.py", "artefacts/figures"),
+    "methods": ("answers.py", "methods", "stages/correct.py"),
+    "metrics": ("answers.py", "metrics", "stages/measure.py"),
+    "tables": ("artefacts/context.py", "artefacts/tables", "stages/artefacts.py"),
+    "figures": ("artefacts/context.py", "artefacts/figures", "artefacts/tables", "stages/artefacts.py"),
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
 from poise import paths
+from poise.artefacts.registry import ARTEFACTS
 from poise.config.schema import Study
 from poise.errors import PoiseError
 
@@ -25,9 +27,13 @@ class Context:
         """Rows of one metric; an empty frame if nothing was measured."""
         return self.metrics[self.metrics["metric"] == name]
 
+    def only(self, methods: Collection[str]) -> Context:
+        """Metrics of these methods."""
+        return replace(self, metrics=self.metrics[self.metrics["method"].isin(methods)])
+
     def require(self, artefact: str) -> None:
-        """Refuse to make an artefact from nothing."""
-        if self.metrics.empty:
+        """Refuse to make an artefact from nothing, unless it reads no metrics: it then says what is not measured."""
+        if self.metrics.empty and ARTEFACTS[artefact].instruments:
             raise PoiseError(
                 f"{artefact}: this study measures nothing that it could show; add an experiment to the study"
             )
@@ -46,6 +52,12 @@ class Context:
         """Method name as tables print it."""
         methods = self.study.methods
         return methods[name].title if name in methods else name
+
+    def shots_title(self, experiment: str, model: str, shots: str) -> str:
+        """Demonstrations as tables print them, with the experiment where several measured the model with as many."""
+        rows = self.metrics[(self.metrics["model"] == model) & (self.metrics["shots"] == shots)]
+        shown = shots.replace("_", "-")
+        return f"{shown}, {experiment}" if experiment and len(set(rows["experiment"])) > 1 else shown
 
 
 def mean_sd(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -75,6 +87,29 @@ def reference(name: str, models: Sequence[str], datasets: Sequence[str]) -> pd.D
     rows = rows[rows["model"].isin(models)] if "model" in rows else rows
     rows = rows[rows["dataset"].isin([*datasets, "all"])] if "dataset" in rows else rows
     return rows.assign(provenance="paper")
+
+
+def keys_of(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Values of some columns, a tuple a row."""
+    return list(zip(*(rows[column] for column in columns), strict=True))
+
+
+def among(rows: pd.DataFrame, columns: Sequence[str], wanted: Collection[tuple[Any, ...]]) -> pd.Series:
+    """Mask of the rows whose values of some columns, as a tuple, are among the wanted ones."""
+    return pd.Series([key in wanted for key in keys_of(rows, columns)], index=rows.index, dtype=bool)
+
+
+def printed(name: str, measured: pd.DataFrame) -> pd.DataFrame:
+    """Printed figures of a paper for each model and data set, as a pair, of these rows.
+
+    A model's printed mean over ``all`` data sets goes with them.
+    """
+    pairs = set(keys_of(measured, ["model", "dataset"]))
+    paper = reference(name, list(measured["model"].unique()), list(measured["dataset"].unique()))
+    same = among(paper, ["model", "dataset"], pairs)
+    models = set(paper.loc[same, "model"])
+    means = (paper["dataset"] == "all") & paper["model"].isin(models)
+    return paper[means | same]
 
 
 def percent(value: float, decimals: int = 1) -> str:

@@ -9,6 +9,7 @@ from poise import paths
 
 CLASS_ACCURACY = "class_accuracy"
 POSITION = "position"
+TIMING = "timing"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Artefact:
     kind
         ``table`` or ``figure``.
     instruments
-        Whose metrics it reads.
+        Whose metrics it reads; none for what this version cannot measure.
     maker
         ``module:function`` in :mod:`poise.artefacts`.
     reference
@@ -46,6 +47,65 @@ ARTEFACTS = {
     "dnip_table3": Artefact(
         "table", "Test accuracy and COBias, before and after DNIP", (CLASS_ACCURACY,),
         "tables.imbalance:main_table", ("dnip/table3.csv",),
+    ),
+    "dnip_table4": Artefact(
+        "table", "Optimisation time by solver", (CLASS_ACCURACY, TIMING),
+        "tables.solver:optimisation_seconds", ("dnip/table4.csv",),
+    ),
+    "dnip_table5": Artefact(
+        "table", "Label order in prompts and test scores", (CLASS_ACCURACY,),
+        "tables.demonstrations:label_order", ("dnip/table5.csv",),
+    ),
+    "dnip_table6": Artefact(
+        "table", "Chain-of-thought prompting", (),
+        "tables.unmeasured:chain_of_thought", ("dnip/table6.csv",),
+    ),
+    "dnip_table7": Artefact(
+        "table", "Answer-token confusion matrix of ChatGPT on DDI", (),
+        "tables.unmeasured:chatgpt_answer_token", ("dnip/table7.csv",),
+    ),
+    "dnip_table8": Artefact(
+        "table", "Answer-token confusion matrix of a local model", (),
+        "tables.unmeasured:local_answer_token", ("dnip/table8.csv",),
+    ),
+    **{
+        f"dnip_table{8 + slot}": Artefact(
+            "table", f"Three DNIP objectives compared: {dataset}, or another data set of the study", (CLASS_ACCURACY,),
+            f"tables.objectives:slot_{slot}", (f"dnip/table{8 + slot}.csv",),
+        )
+        for slot, dataset in enumerate(("DBpedia", "AGNews", "DDI", "TREC", "RTE", "SST-5", "PubMedQA"), start=1)
+    },
+    "dnip_table16": Artefact(
+        "table", "DNIP by size of the optimisation set", (CLASS_ACCURACY,),
+        "tables.sizes:optimisation_sizes", ("dnip/table16.csv",),
+    ),
+    "dnip_methods": Artefact(
+        "table", "Comparison of corrections on the same probabilities", (CLASS_ACCURACY,),
+        "tables.methods:comparison",
+    ),
+    "dnip_figure1": Artefact(
+        "figure", "Class-accuracy imbalance and where its correction acts", (CLASS_ACCURACY,),
+        "figures.illustration:imbalance_and_correction",
+    ),
+    "dnip_figure2": Artefact(
+        "figure", "Objective and temperature curves of the paper's annealing", (CLASS_ACCURACY,),
+        "figures.annealing:annealing_curves",
+    ),
+    "dnip_figure3": Artefact(
+        "figure", "Ablation of the objective's terms", (CLASS_ACCURACY,),
+        "figures.comparison:ablations",
+    ),
+    "dnip_figure4": Artefact(
+        "figure", "Test scores when optimising COBias_single", (CLASS_ACCURACY,),
+        "figures.comparison:cobias_single",
+    ),
+    "dnip_figure5": Artefact(
+        "figure", "Comparison of corrections: accuracy and COBias", (CLASS_ACCURACY,),
+        "figures.comparison:peers",
+    ),
+    "dnip_figure6": Artefact(
+        "figure", "The process of DNIP on one data set", (CLASS_ACCURACY,),
+        "figures.illustration:process",
     ),
     "dnip_figure7": Artefact(
         "figure", "Test confusion matrices before and after DNIP", (CLASS_ACCURACY,),

@@ -315,6 +315,7 @@ class DNIPMethod(Strict):
     terms: list[Literal["error", "bias", "pmi"]] = Field(default=["error", "bias", "pmi"], min_length=1)
     solver: Literal["heat_bath", "metropolis", "exact"] = "heat_bath"
     limits: Literal["paper", "dcs"] = "paper"
+    time_limit_s: float = Field(default=60.0, gt=0)
     rows: int | None = Field(default=None, gt=0)
     tuning: Literal["fixed", "dev"] = "fixed"
     grid: dict[Literal["beta", "tau", "n_levels", "mu"], list[float]] | None = None

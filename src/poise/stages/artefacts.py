@@ -49,7 +49,7 @@ def _make(plan: Plan, name: str) -> Any:
     if artefact is None:
         raise PoiseError(f"artefact {name!r}: unknown, expected one of {', '.join(ARTEFACTS)}")
     metrics = [read_parquet(paths.metrics(plan.study.name, instrument)) for instrument in artefact.instruments]
-    context = Context(plan.study, pd.concat(metrics, ignore_index=True))
+    context = Context(plan.study, pd.concat(metrics, ignore_index=True) if metrics else pd.DataFrame())
     context.require(name)
     module, function = artefact.maker.split(":")
     return getattr(importlib.import_module(f"poise.artefacts.{module}"), function)(context)

@@ -106,21 +106,21 @@ def _class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> li
     rows: list[dict[str, Any]] = list(_demonstrations(plan, experiment, model, dataset))
     for (shots, seed), by_method in runs.items():
         labels = next(iter(by_method.values()))["label"].to_numpy()
-        predictions = [frame["prediction"].to_numpy() for frame in by_method.values()]
+        # ICL first: changes are against it, on the same resampled rows.
+        names = sorted(by_method, key=lambda name: name != "icl")
+        predictions = [by_method[name]["prediction"].to_numpy() for name in names]
         bootstrap = m.cobias_bootstrap(labels, *predictions, n_classes=len(classes))
-        for k, method in enumerate(by_method):
+        values = [m.cobias(labels, predicted, len(classes)) for predicted in predictions]
+        for k, method in enumerate(names):
             tidy = _Tidy(
                 experiment=experiment, model=model, dataset=dataset, shots=shots, seed=seed, method=method,
                 condition="base", n=len(labels), provenance=provenance(plan),
             )  # fmt: skip
             interval = bootstrap.intervals[k]
-            tidy.add("cobias", m.cobias(labels, predictions[k], len(classes)), low=interval.low, high=interval.high)
-            if k:
+            tidy.add("cobias", values[k], low=interval.low, high=interval.high)
+            if k and names[0] == "icl":
                 change = bootstrap.differences[k - 1]
-                first = m.cobias(labels, predictions[0], len(classes))
-                difference = m.cobias(labels, predictions[k], len(classes)) - first
-                note = f"minus {next(iter(by_method))}"
-                tidy.add("cobias_difference", difference, low=change.low, high=change.high, note=note)
+                tidy.add("cobias_difference", values[k] - values[0], low=change.low, high=change.high, note="minus icl")
             _add_imbalance(tidy, labels, predictions[k], classes)
             _add_fit(tidy, fits[shots, seed, method], classes)
             rows += tidy.rows

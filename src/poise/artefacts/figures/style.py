@@ -15,4 +15,5 @@ STYLE = {
     "svg.hashsalt": "poise",
 }
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#777777"
+VERMILION, SKY = "#D55E00", "#56B4E9"
 SEQUENTIAL = "cividis"

@@ -1,4 +1,4 @@
-"""Tables of the class-accuracy instrument."""
+"""Confusion matrices and the main table of the class-accuracy instrument (DNIP paper, Tables 1 to 3)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from poise.artefacts.context import (
-    Context,
-    mean_over_datasets,
-    mean_sd,
-    percent,
-    percent_interval,
-    percent_sd,
-    reference,
-)
+from poise.artefacts.context import Context, keys_of, mean_over_datasets, percent, percent_interval, printed
+from poise.artefacts.tables.common import FLOOR_NOTE, RUN, Cells, changes_from_icl, not_measured, summarise
 from poise.artefacts.tables.table import Table
 
-_GRID = ["method", "model", "shots", "dataset"]
+_GRID = ["method", "model", "experiment", "shots", "dataset"]
+_METHODS = ("icl", "dnip")
 
 
 def confusion_before(context: Context) -> Table:
@@ -32,10 +26,14 @@ def confusion_after(context: Context) -> Table:
 
 
 def first_runs(counts: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, int], pd.DataFrame]]:
-    """Counts of the first shots and seed of each model and data set."""
+    """Counts of the first experiment, shots and seed of each model and data set."""
+    run = ["experiment", "shots", "seed"]
     for (model, dataset), rows in counts.groupby(["model", "dataset"], sort=False):
-        shots, seed = rows["shots"].iloc[0], int(rows["seed"].iloc[0])
-        yield (str(model), str(dataset), shots, seed), rows[(rows["shots"] == shots) & (rows["seed"] == seed)]
+        first = rows.iloc[0]
+        yield (
+            (str(model), str(dataset), first["shots"], int(first["seed"])),
+            rows[(rows[run] == first[run]).all(axis=1)],
+        )
 
 
 def count_matrix(rows: pd.DataFrame) -> pd.DataFrame:
@@ -44,18 +42,20 @@ def count_matrix(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.pivot_table(index="class", columns="pred_class", values="value").loc[classes, classes]
 
 
-def _confusion(context: Context, method: str, caption: str, printed: str) -> Table:
-    counts = context.metric("count")
-    counts = counts[counts["method"] == method]
+def printed_matrix(rows: pd.DataFrame) -> pd.DataFrame:
+    """Square matrix of a paper's printed counts."""
+    return count_matrix(rows.assign(value=rows["value"].astype(float)).rename(columns={"true_class": "class"}))
+
+
+def _confusion(context: Context, method: str, caption: str, paper_file: str) -> Table:
+    counts = context.only([method]).metric("count")
+    if counts.empty:
+        return not_measured(caption, f"no experiment of this study uses the method {method}")
     tidy, sections = [], []
     for (model, dataset, shots, seed), rows in first_runs(counts):
         matrix = count_matrix(rows)
-        sections.append(
-            (
-                f"{context.model_title(model)}, {context.dataset_title(dataset)}, {shots}, seed {seed}",
-                _margins(matrix),
-            )
-        )
+        where = f"{context.model_title(model)}, {context.dataset_title(dataset)}"
+        sections.append((f"{where}, {shots.replace('_', '-')}, seed {seed}", with_margins(matrix)))
         shared = {"model": model, "dataset": dataset, "shots": shots, "seed": seed, "method": method,
                   "provenance": rows["provenance"].iloc[0]}  # fmt: skip
         tidy += [
@@ -69,15 +69,10 @@ def _confusion(context: Context, method: str, caption: str, printed: str) -> Tab
             for true in matrix.index
             for predicted in matrix.columns
         ]
-    paper = reference(printed, list(counts["model"].unique()), list(counts["dataset"].unique()))
+    paper = printed(paper_file, counts)
     for (model, dataset), rows in paper[paper["quantity"] == "count"].groupby(["model", "dataset"], sort=False):
-        wide = rows.assign(value=rows["value"].astype(float)).rename(columns={"true_class": "class"})
-        sections.append(
-            (
-                f"{context.model_title(str(model))}, {context.dataset_title(str(dataset))} (paper)",
-                _margins(count_matrix(wide)),
-            )
-        )
+        heading = f"{context.model_title(str(model))}, {context.dataset_title(str(dataset))} (paper)"
+        sections.append((heading, with_margins(printed_matrix(rows))))
     frame = pd.concat([pd.DataFrame(tidy), paper], ignore_index=True)
     return Table(
         caption,
@@ -87,7 +82,8 @@ def _confusion(context: Context, method: str, caption: str, printed: str) -> Tab
     )
 
 
-def _margins(matrix: pd.DataFrame) -> pd.DataFrame:
+def with_margins(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Counts as text, with totals, class accuracies and precisions."""
     counts = matrix.to_numpy().astype(int)
     totals, predicted, right = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     with np.errstate(invalid="ignore"):
@@ -108,45 +104,43 @@ def _margins(matrix: pd.DataFrame) -> pd.DataFrame:
 
 def main_table(context: Context) -> Table:
     """Accuracy and COBias before and after correction (DNIP paper, Table 3)."""
-    parts = []
-    for metric in ("accuracy", "cobias", "cobias_floor"):
-        rows = context.metric(metric)
-        rows = pd.concat([rows, mean_over_datasets(rows, _GRID)], ignore_index=True)
-        parts.append(mean_sd(rows, _GRID).assign(metric=metric))
-    summary = pd.concat(parts, ignore_index=True)
-    paper = reference("dnip/table3.csv", list(summary["model"].unique()), list(summary["dataset"].unique()))
-    paper = paper.assign(
-        mean=pd.to_numeric(paper["mean"]) / 100, sd=pd.to_numeric(paper["sd"]) / 100, runs=3,
-        method=paper["method"].replace({"icl_dnip": "dnip"}), shots=paper["setting"],
-    )[summary.columns.intersection([*_GRID, "metric", "mean", "sd", "runs", "provenance"])]  # fmt: skip
-    summary = pd.concat([summary, paper], ignore_index=True)
-    runs = context.metric("cobias").assign(kind="cobias")
-    changes = context.metric("cobias_difference").assign(kind="cobias_difference")
-    by_run = pd.concat([runs, changes], ignore_index=True)
-    tidy = pd.concat(
-        [
-            summary.assign(seed=pd.NA),
-            by_run.rename(columns={"value": "mean"})[
-                [*_GRID, "seed", "metric", "mean", "low", "high", "n", "note", "provenance"]
-            ],
-        ],
-        ignore_index=True,
-    )
+    context = context.only(_METHODS)
+    caption = "Test accuracy and COBias (%), mean ± SD over demonstration seeds"
+    if context.metrics.empty:
+        return not_measured(caption, "no experiment of this study uses the methods icl or dnip")
+    metrics = ("accuracy", "cobias", "cobias_floor")
+    rows = context.metrics[context.metrics["metric"].isin(metrics)]
+    rows = pd.concat([rows, mean_over_datasets(rows, [*_GRID, "metric", "class"])], ignore_index=True)
+    summary = pd.concat([summarise(rows, _GRID, metrics), _printed(context)], ignore_index=True)
+    by_run = pd.concat([context.metric("cobias"), changes_from_icl(context)]).rename(columns={"value": "mean"})[
+        [*_GRID, "seed", "metric", "mean", "low", "high", "n", "note", "provenance"]
+    ]
+    paper_note = ["All of the paper's rows is the mean over the paper's seven data sets."]
     return Table(
-        "Test accuracy and COBias (%), mean ± SD over demonstration seeds",
-        tidy,
+        caption,
+        pd.concat([summary.drop(columns="class").assign(seed=pd.NA), by_run], ignore_index=True),
         (
             ("", _paper_shape(context, summary)),
             ("COBias of each run, with 95 % bootstrap intervals", _by_run(context)),
         ),
         (
             "COBias is the mean absolute difference of class accuracies over all pairs (Eq. 4); lower is better.",
-            "The floor is the mean COBias that equal class accuracies would show at these class counts.",
+            FLOOR_NOTE,
             "Change is after minus before on the same resampled test rows; an interval below 0 is a reduction.",
-            "All is the mean over the data sets of this study.",
+            "All is the mean over the data sets of a row, run by run.",
+            *(paper_note if "paper" in set(summary["provenance"]) else []),
             *_mu_note(context),
         ),
     )
+
+
+def _printed(context: Context) -> pd.DataFrame:
+    paper = printed("dnip/table3.csv", context.metrics)
+    paper = paper.assign(
+        experiment="", mean=pd.to_numeric(paper["mean"]) / 100, sd=pd.to_numeric(paper["sd"]) / 100, runs=3,
+        method=paper["method"].replace({"icl_dnip": "dnip"}), shots=paper["setting"], **{"class": ""},
+    )  # fmt: skip
+    return paper[[*_GRID, "metric", "class", "mean", "sd", "runs", "provenance"]]
 
 
 def _mu_note(context: Context) -> list[str]:
@@ -161,57 +155,45 @@ def _mu_note(context: Context) -> list[str]:
 
 def _paper_shape(context: Context, summary: pd.DataFrame) -> pd.DataFrame:
     datasets = ["all", *(name for name in dict.fromkeys(summary["dataset"]) if name != "all")]
-    indexed = summary.set_index([*_GRID, "metric", "provenance"])
+    setting = ["method", "model", "experiment", "shots"]
+    cells = Cells(summary, [*setting, "dataset", "provenance"])
     rows = []
-    for (method, model, shots, provenance), _ in summary.groupby(
-        ["method", "model", "shots", "provenance"], sort=False
-    ):
+    keys = dict.fromkeys(keys_of(summary, [*setting, "provenance"]))
+    for key in sorted(keys, key=lambda key: _METHODS.index(key[0])):
+        method, model, experiment, shots, provenance = key
         row = {
             "Method": context.method_title(method),
             "Model": context.model_title(model) + (" (paper)" if provenance == "paper" else ""),
-            "Demonstrations": shots.replace("_", "-"),
+            "Demonstrations": context.shots_title(experiment, model, shots),
         }
         for metric, title in (("accuracy", "Acc."), ("cobias", "COBias")):
             for dataset in datasets:
-                name = "All" if dataset == "all" else dataset
-                key = (method, model, shots, dataset, metric, provenance)
-                if key not in indexed.index:
-                    row[f"{title} {name}"] = "–"
-                    continue
-                found = indexed.loc[key]
-                floor_key = (method, model, shots, dataset, "cobias_floor", provenance)
-                floor = (
-                    f" (floor {percent(indexed.loc[floor_key]['mean'])})"
-                    if metric == "cobias" and floor_key in indexed.index
-                    else ""
-                )
-                row[f"{title} {name}"] = percent_sd(found["mean"], found["sd"]) + floor
+                cell = cells.text((method, model, experiment, shots, dataset, provenance), metric)
+                row[f"{title} {'All' if dataset == 'all' else dataset}"] = cell
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _by_run(context: Context) -> pd.DataFrame:
-    keys = ["model", "dataset", "shots", "seed"]
-    floors = context.metric("cobias_floor").set_index([*keys, "method"])["value"]
+    floors = context.metric("cobias_floor").set_index([*RUN, "method"])["value"]
+    changes = changes_from_icl(context).set_index([*RUN, "method"])[["value", "low", "high"]]
     rows = []
-    for key, group in context.metric("cobias").groupby(keys, sort=False):
-        model, dataset, shots, seed = key
+    for key, group in context.metric("cobias").groupby(RUN, sort=False):
+        experiment, model, shots, dataset, seed = key
         row = {
             "Model": context.model_title(model),
             "Data set": context.dataset_title(dataset),
-            "Demonstrations": shots.replace("_", "-"),
+            "Demonstrations": context.shots_title(experiment, model, shots),
             "Seed": str(seed),
             "n": str(group["n"].iloc[0]),
         }
-        for _, run in group.iterrows():
-            title = context.method_title(run["method"])
-            row[title] = percent_interval(run["value"], run["low"], run["high"])
-            row[f"{title} floor"] = percent(floors[(*key, run["method"])])
-        changes = context.metric("cobias_difference")
-        match = (changes[keys] == pd.Series(dict(zip(keys, key, strict=True)))).all(axis=1)
-        for _, change in changes[match].iterrows():
-            row[f"Change, {context.method_title(change['method'])}"] = percent_interval(
-                change["value"], change["low"], change["high"]
-            )
+        runs = group.set_index("method")[["value", "low", "high"]]
+        for method in _METHODS:
+            title = context.method_title(method)
+            if method in runs.index:
+                row[title] = percent_interval(*runs.loc[method])
+                row[f"{title} floor"] = percent(floors[(*key, method)])
+            if (*key, method) in changes.index:
+                row[f"Change, {title}"] = percent_interval(*changes.loc[(*key, method)])
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")
