@@ -30,7 +30,8 @@ prompt:
   label_words: [negative, neutral, positive]
 """
 STUDY = [
-    "study=demo", "name=mine", "engine=dummy", "dataset=[mine]", "experiment.class_accuracy.datasets=[mine]",
+    "study=demo", "name=mine", "engine=dummy", "dataset=[mine]", "experiment=[class_accuracy,position]",
+    "method=[icl,dnip]", "experiment.class_accuracy.datasets=[mine]",
     "experiment.position.datasets=[mine]", "experiment.position.floor_rows=6", "seeds=[0,1]",
 ]  # fmt: skip
 

@@ -20,7 +20,8 @@ SMALL = [
     "study=demo", "name=small", "seeds=[0,1]", "dataset=[movies5,tweets3]",
     "experiment.class_accuracy.datasets=[movies5]", "experiment.class_accuracy.rows.optimisation=24",
     "experiment.class_accuracy.rows.test=24", "experiment.position.rows.test=8", "experiment.position.floor_rows=4",
-    "engine.flush_seconds=0.2",
+    "engine.flush_seconds=0.2", "experiment.more_shots.rows={optimisation:12,test:10}",
+    "method=[icl,dnip,dnip_metropolis,dnip_rows_10,contextual_calibration]",
 ]  # fmt: skip
 
 
