@@ -331,7 +331,9 @@ def test_unordered_dataset_in_the_position_experiment() -> None:
 
 def test_missing_file_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POISE_DATA", str(tmp_path / "mine"))
-    message = the_error(["dataset=[sst5,tweets3]", "experiment=[class_accuracy,position]", "experiment.class_accuracy.datasets=[sst5]"])
+    message = the_error(
+        ["dataset=[sst5,tweets3]", "experiment=[class_accuracy,position]", "experiment.class_accuracy.datasets=[sst5]"]
+    )
     assert message == f"dataset sst5: file not found: {tmp_path}/mine/sst5/full/train.jsonl.gz"
 
 
@@ -514,7 +516,9 @@ def test_chat_options_are_part_of_an_identity(demo: Study) -> None:
 
 
 def test_bytes_of_local_files_are_their_revision() -> None:
-    study = compose_study(["dataset=[sst5,tweets3]", "experiment=[class_accuracy,position]", "experiment.class_accuracy.datasets=[sst5]"])
+    study = compose_study(
+        ["dataset=[sst5,tweets3]", "experiment=[class_accuracy,position]", "experiment.class_accuracy.datasets=[sst5]"]
+    )
     one, other = (expand(study, content={"sst5": content}) for content in ("a", "b"))
     assert one.dataset_digests["sst5"] != other.dataset_digests["sst5"]
     assert one.dataset_digests["tweets3"] == other.dataset_digests["tweets3"]
@@ -522,7 +526,11 @@ def test_bytes_of_local_files_are_their_revision() -> None:
 
 
 def test_place_of_local_files_is_not_part_of_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = ["dataset=[sst5,tweets3]", "experiment=[class_accuracy,position]", "experiment.class_accuracy.datasets=[sst5]"]
+    overrides = [
+        "dataset=[sst5,tweets3]",
+        "experiment=[class_accuracy,position]",
+        "experiment.class_accuracy.datasets=[sst5]",
+    ]
     plans = []
     for place in ("/here", "/there"):
         monkeypatch.setenv("POISE_DATA", place)

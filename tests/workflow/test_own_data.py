@@ -80,7 +80,8 @@ def test_all_artefacts_are_made_and_marked_synthetic(mine: Workplace) -> None:
         for path in artefact_outputs("mine", name):
             assert (mine.folder / path).is_file(), path
     for table in (mine.folder / "results/mine/tables").glob("*.csv"):
-        assert set(pd.read_csv(table)["provenance"]) <= {"synthetic", "not measured"}
+        papers = {"paper"} if table.stem == "dnip_table7" else set()  # an API model's matrix, printed only
+        assert set(pd.read_csv(table)["provenance"]) <= {"synthetic", "not measured", *papers}, table
 
 
 def test_a_stable_reader_has_no_flips_and_full_accuracy(mine: Workplace) -> None:

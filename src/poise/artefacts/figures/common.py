@@ -29,7 +29,7 @@ class Scope:
     labels
         Methods that the figure can show, with their names on it, in its order.
     left_out
-        What the study has of models and of numbers of demonstrations beside those shown, in words.
+        What the study has of models and of shot settings beside those shown, in words.
     """
 
     rows: pd.DataFrame
@@ -87,7 +87,7 @@ def scope(context: Context, labels: Mapping[str, str], metrics: Sequence[str]) -
     rows = context.metrics
     rows = rows[rows["metric"].isin(metrics) & rows["method"].isin(labels) & (rows["condition"] == "base")]
     left_out = []
-    for column, noun in (("model", "models"), ("shots", "numbers of demonstrations")):
+    for column, noun in (("model", "models"), ("shots", "shot settings")):
         n = rows[column].nunique()
         if n > 1:
             chosen = _fullest(rows, column)
