@@ -1,10 +1,13 @@
 """Solvers: brute force is the judge of the exact one, which is the judge of the others."""
 
+import hashlib
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from poise.methods import DNIP
 from poise.methods.dnip import exact, heat_bath, metropolis
 from poise.methods.dnip.objective import (
     BIASES,
@@ -238,3 +241,15 @@ def test_reversed_columns_have_the_same_optimum_when_no_scores_tie():
         forward = exact.solve(*problem(P, y), rng())
         backward = exact.solve(*problem(P[:, ::-1].copy(), 3 - y), rng())
         assert backward.value == pytest.approx(forward.value, abs=1e-12)
+
+
+def test_machine_code_is_kept_apart_for_each_version_of_the_source() -> None:
+    import numba
+
+    from poise.methods.dnip import compiled
+
+    folder = Path(compiled.__file__).parent
+    DNIP().fit(np.array([[0.6, 0.4], [0.3, 0.7]]), [0, 1])
+    state = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(folder.glob("*.py"))))
+    assert Path(numba.config.CACHE_DIR).name == f"numba-{state.hexdigest()[:12]}"
+    assert list(Path(numba.config.CACHE_DIR).rglob("*.nbi"))
