@@ -138,7 +138,17 @@ def test_the_first_restart_begins_without_correction(monkeypatch):
     monkeypatch.setattr(heat_bath, "anneal", spy)
     heat_bath.solve(*problem(*skewed(100, 4, 0)), rng())
     assert starts[0] == [30] * 4
-    assert len({tuple(start) for start in starts}) == 8
+    assert len({tuple(start) for start in starts}) == 64
+
+
+def test_fewer_rows_get_more_restarts(monkeypatch):
+    counts = []
+    for n_rows in (500, 2000, 9500):
+        starts = []
+        monkeypatch.setattr(heat_bath, "anneal", lambda *args, seen=starts: (seen.append(1), (args[2], 0.0, 1))[1])
+        heat_bath.solve(*problem(*skewed(n_rows, 3, 0)), rng())
+        counts.append(len(starts))
+    assert counts == [64, 40, 8]
 
 
 def test_more_restarts_never_hurt_and_are_counted():

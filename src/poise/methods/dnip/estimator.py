@@ -58,8 +58,8 @@ class DNIP(ProbabilityInput, ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Class names in column order; without them, classes are the column indices.
     random_state : int, RandomState or None, default 1
         Seed of the annealing.
-    n_restarts : int, default 8
-        Restarts of the heat bath (also where `exact` begins).
+    n_restarts : int, optional
+        Restarts of the heat bath (also where `exact` begins); by default 8 to 64, more the fewer the rows.
     terms : collection of {"error", "bias", "pmi"}
         The terms of Z kept, for ablations.
     limits : {"paper", "dcs"} or (int, int), default "paper"
@@ -111,7 +111,7 @@ class DNIP(ProbabilityInput, ClassifierMixin, BaseEstimator):  # type: ignore[mi
         classes: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = 1,
         *,
-        n_restarts: int = 8,
+        n_restarts: int | None = None,
         terms: Collection[str] = TERMS,
         limits: str | tuple[int, int] = "paper",
         init: str = "ones",
@@ -218,7 +218,7 @@ class DNIP(ProbabilityInput, ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, found {self.solver!r}")
         if not isinstance(self.n_levels, numbers.Integral) or not 2 <= self.n_levels <= MAX_LEVELS:
             raise ValueError(f"n_levels must be an integer from 2 to {MAX_LEVELS}, found {self.n_levels!r}")
-        if not isinstance(self.n_restarts, numbers.Integral) or self.n_restarts < 1:
+        if self.n_restarts is not None and (not isinstance(self.n_restarts, numbers.Integral) or self.n_restarts < 1):
             raise ValueError(f"n_restarts must be a positive integer, found {self.n_restarts!r}")
         if self.time_limit_s is not None and not self.time_limit_s >= 0:
             raise ValueError(f"time_limit_s must be None or seconds, found {self.time_limit_s!r}")

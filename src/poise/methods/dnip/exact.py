@@ -320,7 +320,7 @@ def solve(
     n_levels: int,
     objective: Objective,
     rng: np.random.Generator,
-    n_restarts: int = 8,
+    n_restarts: int | None = None,
     time_limit_s: float | None = None,
 ) -> Solution:
     """Global optimum of Eq. 5 on the K^N grid, from the heat bath's solution on.

@@ -11,6 +11,8 @@ from poise.methods.dnip.sweep import sweep
 
 HOT, COLD = 0.1, 1e-3  # temperatures in units of Z: from "most levels" to "a few rows"
 CYCLES = 40  # annealing cycles a restart, each over all N classes
+RESTARTS = (8, 64)  # fewest and most restarts
+RESTART_ROWS = 80_000  # rows times restarts, between them
 
 
 @compiled
@@ -100,7 +102,7 @@ def solve(
     n_levels: int,
     objective: Objective,
     rng: np.random.Generator,
-    n_restarts: int = 8,
+    n_restarts: int | None = None,
 ) -> Solution:
     """Best of several restarts: the first from all-equal weights, the others from random levels.
 
@@ -118,8 +120,8 @@ def solve(
         From `bind`.
     rng : numpy.random.Generator
         The only source of chance.
-    n_restarts : int
-        Restarts.
+    n_restarts : int, optional
+        Restarts; by default 8 to 64, more the fewer the rows: on few rows the objective is rough and a restart cheap.
 
     Returns
     -------
@@ -127,6 +129,8 @@ def solve(
         Its evaluations are the objective values computed: K a sweep.
     """
     n = len(columns)
+    if n_restarts is None:
+        n_restarts = int(np.clip(RESTART_ROWS // len(y), *RESTARTS))
     temperatures = np.geomspace(HOT, COLD, CYCLES)
     best, lowest, total = np.full(n, n_levels), np.inf, 0
     for restart in range(n_restarts):
