@@ -2,7 +2,7 @@
 
 python benchmarks/collect_matrices.py tests/data/real_matrices.npz results/demo/plan.json [more plans …]
 
-Each cell of optimisation rows, and the base cell of each position run, gives one matrix: what a model answered, no text.
+Each cell of optimisation rows, and the base cell of each position run, gives one matrix: answers of a model, no text.
 """
 
 from __future__ import annotations
