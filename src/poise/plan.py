@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from poise.artefacts.registry import ARTEFACTS
-from poise.config.schema import DNIPMethod, Experiment, Prompt, Study, identity
+from poise.config.methods import DNIPMethod
+from poise.config.schema import Experiment, Prompt, Study, identity
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from poise.answers import CellAnswers
-from poise.config.schema import Method
+from poise.config.methods import Method
 from poise.metrics import cobias
 from poise.stages.correct import CURVE_POINTS, Run, optimisation_subset, predict
 

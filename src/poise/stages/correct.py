@@ -13,7 +13,7 @@ import pandas as pd
 from poise import methods as m
 from poise import paths
 from poise.answers import CellAnswers, read_answers
-from poise.config.schema import (
+from poise.config.methods import (
     ContextualCalibrationMethod,
     DNIPMethod,
     ICLMethod,

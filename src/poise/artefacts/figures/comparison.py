@@ -23,7 +23,7 @@ from poise.artefacts.figures.common import (
     title,
 )
 from poise.artefacts.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION
-from poise.config.schema import DNIPMethod
+from poise.config.methods import DNIPMethod
 
 ABLATIONS = {
     "icl": "ICL",

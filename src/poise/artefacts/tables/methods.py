@@ -16,7 +16,7 @@ from poise.artefacts.tables.common import (
     summarise,
 )
 from poise.artefacts.tables.table import Table
-from poise.config.schema import DNIPMethod, Method, PriorMatchingMethod
+from poise.config.methods import DNIPMethod, Method, PriorMatchingMethod
 
 _GRID = [*SETTING, "dataset", "method"]
 _METRICS = ("accuracy", "cobias", "cobias_floor")

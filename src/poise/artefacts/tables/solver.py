@@ -7,7 +7,7 @@ import pandas as pd
 from poise.artefacts.context import Context, reference
 from poise.artefacts.tables.common import RUN, SETTING, not_measured
 from poise.artefacts.tables.table import Table
-from poise.config.schema import DNIPMethod
+from poise.config.methods import DNIPMethod
 
 _ALL_TERMS = {"error", "bias", "pmi"}
 _GROUP = [*SETTING, "dataset", "method"]
