@@ -13,7 +13,8 @@ from typing import Any
 
 from poise.artefacts.registry import ARTEFACTS
 from poise.config.methods import DNIPMethod
-from poise.config.schema import Experiment, Prompt, Study, identity
+from poise.config.prompts import Prompt
+from poise.config.schema import Experiment, Study, identity
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION

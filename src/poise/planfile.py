@@ -10,7 +10,9 @@ from pathlib import Path
 
 from poise import paths
 from poise.config.compose import compose_study
-from poise.config.schema import Dataset, FilesSource, Model, Study
+from poise.config.data import Dataset
+from poise.config.schema import Model, Study
+from poise.config.sources import FilesSource
 from poise.errors import PoiseError
 from poise.files import write_json
 from poise.hashing import digest, file_sha256

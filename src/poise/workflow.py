@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from poise import paths, planfile
 from poise.artefacts.registry import ARTEFACTS, artefact_outputs
-from poise.config.schema import Dataset, Experiment, Model
+from poise.config.data import Dataset
+from poise.config.schema import Experiment, Model
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.plan import Cell, Plan

@@ -14,7 +14,8 @@ import yaml
 
 from poise import planfile
 from poise.config.compose import compose_study, expand_sweeps
-from poise.config.schema import ICLPrompt, Study
+from poise.config.prompts import ICLPrompt
+from poise.config.schema import Study
 from poise.datasets.tables import prepare
 from poise.errors import PoiseError
 from poise.hashing import digest

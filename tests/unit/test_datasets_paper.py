@@ -14,7 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from poise.config.compose import compose_study
-from poise.config.schema import Dataset, Model, TableFile
+from poise.config.data import Dataset, TableFile
+from poise.config.schema import Model
 from poise.datasets.sampling import draw_demonstrations, draw_test_rows, optimisation_rows, training_pool
 from poise.datasets.tables import prepare
 from poise.errors import PoiseError

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from poise.config.schema import Dataset
+from poise.config.data import Dataset
 from poise.datasets.tables import normalised, prepare
 from poise.errors import PoiseError
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from poise.config.schema import HubSource, PackageSource
+from poise.config.sources import HubSource, PackageSource
 from poise.datasets.fetch import check_sha256, fetch_hub, fetch_package
 from poise.errors import PoiseError
 

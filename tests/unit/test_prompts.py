@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from poise.config.schema import Dataset, ICLPrompt, LabelTokens, OrdinalPrompt
+from poise.config.data import Dataset
+from poise.config.prompts import ICLPrompt, OrdinalPrompt
+from poise.config.schema import LabelTokens
 from poise.prompts.render import Renderer, label_position
 from poise.prompts.text import PromptText, Request
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from poise.config.schema import Dataset
+from poise.config.data import Dataset
 from poise.datasets.sampling import (
     development_rows,
     draw_demonstrations,

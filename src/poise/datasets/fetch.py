@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from poise.config.schema import HubSource, PackageSource
+from poise.config.sources import HubSource, PackageSource
 from poise.errors import PoiseError
 from poise.files import replacing
 from poise.hashing import file_sha256

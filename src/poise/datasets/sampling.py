@@ -12,7 +12,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from poise.config.schema import Dataset
+from poise.config.data import Dataset
 from poise.datasets.tables import normalised
 from poise.errors import PoiseError
 

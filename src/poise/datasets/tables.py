@@ -20,7 +20,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from poise.config.schema import Dataset, FilesSource, TableFile
+from poise.config.data import Dataset, TableFile
+from poise.config.sources import FilesSource
 from poise.errors import PoiseError
 
 COLUMNS = ["table", "id", "text", "label"]

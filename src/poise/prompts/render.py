@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from poise.config.schema import Dataset, ICLPrompt, LabelTokens, OrdinalPrompt, Prompt
+from poise.config.data import Dataset
+from poise.config.prompts import ICLPrompt, OrdinalPrompt, Prompt
+from poise.config.schema import LabelTokens
 from poise.prompts.text import PromptText, Request
 
 Demonstration = tuple[str, int]

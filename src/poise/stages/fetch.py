@@ -8,7 +8,9 @@ import zipfile
 from pathlib import Path
 
 from poise import paths
-from poise.config.schema import Dataset, FilesSource, HubSource, Model, PackageSource, Source
+from poise.config.data import Dataset
+from poise.config.schema import Model
+from poise.config.sources import FilesSource, HubSource, PackageSource, Source
 from poise.datasets.fetch import fetch_hub, fetch_package
 from poise.datasets.tables import prepare
 from poise.engines.gguf import convert_gguf

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from poise.artefacts.context import Context
 from poise.artefacts.figures.style import BLUE, GREY, ORANGE
-from poise.config.schema import OrdinalPrompt
+from poise.config.prompts import OrdinalPrompt
 from poise.prompts.render import Renderer, header, label_surfaces
 
 # Invented for this drawing; no data set's text.
