@@ -5,6 +5,7 @@
 #   make report                  results/<study>/report.html, one page with all tables and figures
 #   make test                    the whole test suite
 #   make lint                    formatting, types, workflow lint
+#   make docs                    docs/prompts.md, the exact text of every prompt of the position instrument
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,7 +16,7 @@ READY := $(VENV)/.ready
 # Outputs are written whole or not at all, so what a killed run left behind is safe to go on from.
 SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --rerun-incomplete --config study=$(STUDY)
 
-.PHONY: setup reproduce report test lint format lock
+.PHONY: setup reproduce report test lint format docs lock
 
 setup: $(READY)
 
@@ -48,6 +49,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
+
+docs: $(READY)
+	$(BIN)/poise prompts --output docs/prompts.md
 
 lock:
 	rm -rf .venv-lock

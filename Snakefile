@@ -26,7 +26,7 @@ localrules:
 rule all:
     default_target: True
     input:
-        POISE.artefacts("table") + POISE.artefacts("figure"),
+        POISE.artefacts("table") + POISE.artefacts("figure") + POISE.selections(),
 
 
 rule tables:

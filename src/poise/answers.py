@@ -1,8 +1,8 @@
-"""Answers of a batch, cut back into cells: class probabilities in class order."""
+"""Answers of a batch, cut back into cells: class probabilities, or what was chosen in each part of a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,15 +10,18 @@ import pandas as pd
 from scipy.special import softmax
 
 from poise import paths
+from poise.cells import Cell
 from poise.errors import PoiseError
 from poise.files import read_parquet
-from poise.plan import Batch, Cell, Plan
-from poise.prompts.render import label_position
+from poise.plan import Batch, Plan
+from poise.prompts.parsing import parse_label
+from poise.prompts.render import prompt_labels
+from poise.prompts.scale import label_position
 
 
 @dataclass(frozen=True)
 class CellAnswers:
-    """What a model answered in one cell; rows in the data set's order.
+    """Scores that a model gave in one cell of one request a row; rows in the data set's order.
 
     Attributes
     ----------
@@ -56,31 +59,58 @@ class CellAnswers:
         return self.probabilities.argmax(axis=1)
 
 
+@dataclass(frozen=True)
+class CellChoices:
+    """What a model chose in one cell, in each part of each row; rows in the data set's order.
+
+    Attributes
+    ----------
+    rows
+        Row ids, shape (n,).
+    labels
+        True class indices, shape (n,).
+    choices
+        Label chosen, as its position in the prompt: the most probable one, or the one parsed from a text; -1 where a
+        text holds no label. Shape (n, n_parts).
+    greedy
+        Label that greedy decoding would write, or -1; that of the choice for a text. Same shape.
+    hidden_tokens, visible_tokens
+        Mean tokens of an answer, inside a thinking block and outside; NaN where labels are scored. Shape (n,).
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    choices: np.ndarray
+    greedy: np.ndarray
+    hidden_tokens: np.ndarray
+    visible_tokens: np.ndarray
+
+
 def read_answers(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellAnswers]:
-    """Answers by cell id, from the batches that hold them."""
-    by_batch: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_batch.setdefault(plan.batch_of[cell.id].id, []).append(cell)
-    found: dict[str, CellAnswers] = {}
-    for batch_id, members in by_batch.items():
-        batch = _BatchFiles.read(plan.batch_by_id[batch_id])
-        for cell in members:
-            n_classes = len(plan.study.datasets[cell.dataset].classes)
-            found[cell.id] = batch.cell(cell, n_classes)
-    return found
+    """Scores by cell id, from the batches that hold them."""
+    return {cell.id: batch.answers(cell, len(plan.classes(cell))) for batch, cell in _opened(plan, cells)}
+
+
+def read_choices(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellChoices]:
+    """Choices by cell id, from the batches that hold them."""
+    return {
+        cell.id: batch.choices(cell, prompt_labels(plan.prompts[cell.prompt], plan.classes(cell)))
+        for batch, cell in _opened(plan, cells)
+    }
 
 
 def read_demonstrations(plan: Plan, cells: Iterable[Cell]) -> dict[str, list[int]]:
     """Class indices of each cell's demonstrations, in prompt order."""
-    found: dict[str, list[int]] = {}
-    files: dict[str, pd.DataFrame] = {}
+    return {cell.id: batch.demonstration_labels(cell) for batch, cell in _opened(plan, cells)}
+
+
+def _opened(plan: Plan, cells: Iterable[Cell]) -> Iterator[tuple[_BatchFiles, Cell]]:
+    files: dict[str, _BatchFiles] = {}
     for cell in cells:
         batch = plan.batch_of[cell.id]
         if batch.id not in files:
-            files[batch.id] = read_parquet(paths.batch_dir(batch.model, batch.id) / "demonstrations.parquet")
-        rows = files[batch.id]
-        found[cell.id] = rows[rows["cell"] == cell.id].sort_values("rank")["label"].tolist()
-    return found
+            files[batch.id] = _BatchFiles.read(batch)
+        yield files[batch.id], cell
 
 
 @dataclass(frozen=True)
@@ -89,6 +119,7 @@ class _BatchFiles:
     index: Mapping[str, pd.DataFrame]
     responses: pd.DataFrame
     regrouped: pd.DataFrame
+    demonstrations: Mapping[str, pd.DataFrame]
 
     @classmethod
     def read(cls, batch: Batch) -> _BatchFiles:
@@ -99,12 +130,11 @@ class _BatchFiles:
         if missing:
             raise PoiseError(f"{folder}: {len(missing)} requests have no response; delete the folder and run again")
         regrouped = read_parquet(folder / "regrouped.parquet").set_index("request")
-        return cls(batch.id, dict(list(index.groupby("cell", sort=False))), responses, regrouped)
+        demonstrations = read_parquet(folder / "demonstrations.parquet")
+        return cls(batch.id, _by_cell(index), responses, regrouped, _by_cell(demonstrations))
 
-    def cell(self, cell: Cell, n_classes: int) -> CellAnswers:
-        index = self.index.get(cell.id)
-        if index is None:
-            raise PoiseError(f"batch {self.name}: no rows of cell {cell.id}; delete its folder and run again")
+    def answers(self, cell: Cell, n_classes: int) -> CellAnswers:
+        index = self._index(cell)
         answers = self.responses.loc[index["request"]]
         # Stored in prompt-label order; column c of the result is the label that means class c.
         columns = [label_position(c, n_classes, cell.label_order) for c in range(n_classes)]
@@ -121,6 +151,42 @@ class _BatchFiles:
                 np.stack([value if isinstance(value, np.ndarray) else blank for value in again]), columns
             ),
         )
+
+    def choices(self, cell: Cell, labels: Sequence[str]) -> CellChoices:
+        index = self._index(cell)
+        answers = self.responses.loc[index["request"]]
+        if cell.decoding == "scores":
+            chosen = np.stack(answers["logprobs"].tolist()).argmax(axis=1)
+            greedy = answers["greedy"].to_numpy(dtype=int)
+        else:
+            parsed = {text: parse_label(text, labels) for text in answers["text"].unique()}
+            chosen = greedy = answers["text"].map(parsed).to_numpy(dtype=int)
+        n_parts = int(index["part"].max()) + 1
+        first = index[index["part"] == 0]
+        hidden = answers["n_hidden_tokens"].to_numpy(dtype=float, na_value=np.nan)
+        tokens = answers["n_tokens"].to_numpy(dtype=float, na_value=np.nan)
+        return CellChoices(
+            rows=first["row"].to_numpy(),
+            labels=first["label"].to_numpy(dtype=int),
+            choices=chosen.reshape(-1, n_parts),
+            greedy=greedy.reshape(-1, n_parts),
+            hidden_tokens=hidden.reshape(-1, n_parts).mean(axis=1),
+            visible_tokens=(tokens - hidden).reshape(-1, n_parts).mean(axis=1),
+        )
+
+    def demonstration_labels(self, cell: Cell) -> list[int]:
+        rows = self.demonstrations.get(cell.id)
+        return [] if rows is None else [int(label) for label in rows.sort_values("rank")["label"]]
+
+    def _index(self, cell: Cell) -> pd.DataFrame:
+        index = self.index.get(cell.id)
+        if index is None:
+            raise PoiseError(f"batch {self.name}: no rows of cell {cell.id}; delete its folder and run again")
+        return index
+
+
+def _by_cell(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {str(cell): group for cell, group in rows.groupby("cell", sort=False)}
 
 
 def class_probabilities(logprobs: np.ndarray, columns: list[int]) -> np.ndarray:

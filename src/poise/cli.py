@@ -98,6 +98,28 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
 
 
 @main.command()
+@click.argument("overrides", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Page to write; printed if not given.")
+@verb
+def prompts(overrides: tuple[str, ...], output: Path | None) -> None:
+    """List the exact prompts of a study's position experiments, as Markdown.
+
+    \b
+    poise prompts                                  (study=position, the page docs/prompts.md)
+    poise prompts study=demo factor.label_format.levels.letter=null
+    """  # noqa: D301
+    from poise.config.compose import compose_study
+    from poise.files import write_text
+    from poise.prompts.listings import prompt_page
+
+    page = prompt_page(compose_study(overrides or ("study=position",)))
+    if output is None:
+        click.echo(page, nl=False)
+    else:
+        write_text(output, page)
+
+
+@main.command()
 @_PLAN
 @click.option("--file", "filename", required=True, help="File name of the package.")
 @_LOG
@@ -179,6 +201,18 @@ def measure(plan_path: Path, experiment: str, model: str, dataset: str) -> None:
     from poise.stages import measure as stage
 
     stage.measure(planfile.load(plan_path), experiment, model, dataset)
+
+
+@main.command()
+@_PLAN
+@_LOG
+@verb
+def select(plan_path: Path) -> None:
+    """Choose joint configurations from the study's own factors, on half of the test rows."""
+    from poise import planfile
+    from poise.stages import select as stage
+
+    stage.select(planfile.load(plan_path))
 
 
 @main.command()

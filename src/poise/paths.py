@@ -74,6 +74,11 @@ def metrics(study: str, instrument: str) -> Path:
     return RESULTS / study / "metrics" / f"{instrument}.parquet"
 
 
+def selection(study: str) -> Path:
+    """Joint configurations that a study chose from its own factors."""
+    return RESULTS / study / "selection.json"
+
+
 def table(study: str, artefact: str, suffix: str = ".csv") -> Path:
     """One table: tidy CSV, or the paper's shape in Markdown."""
     return RESULTS / study / "tables" / f"{artefact}{suffix}"

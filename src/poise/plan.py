@@ -6,13 +6,13 @@ plans is in :mod:`poise.planfile`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from poise.artefacts.registry import ARTEFACTS
-from poise.config.methods import DNIPMethod
+from poise.cells import Cell, corrected, expand_cells, prompts
 from poise.config.prompts import Prompt
 from poise.config.schema import Experiment, Study, identity
 from poise.errors import PoiseError
@@ -20,38 +20,9 @@ from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION
 
 # What is not the input of a prepared data set: how it is prompted and which rows are drawn from it.
-_DRAWING = frozenset({"prompt", "test_draw", "test_rows", "ordered", "task", "poles"})
-BASE_CONDITION = {"label_order": "natural", "demonstration_order": "base", "placement": "before"}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One unit of measurement: which prompts are asked of which model (DESIGN.md, "cell").
-
-    ``id`` is the digest of the output-affecting configuration. ``experiment`` only says who asked: two experiments
-    with equal cells share the answers.
-    """
-
-    id: str
-    experiment: str
-    model: str
-    dataset: str
-    split: str
-    shots: str
-    seed: int
-    prompt: str
-    label_order: str = "natural"
-    demonstration_order: str = "base"
-    placement: str = "before"
-    rows: int | None = None
-    split_mode: str = "clean"
-    regrouped_rows: int = 0
-
-    @property
-    def condition(self) -> str:
-        """Short name of the probe condition: the one field that differs from the base, or ``base``."""
-        changed = [f"{key}={getattr(self, key)}" for key, base in BASE_CONDITION.items() if getattr(self, key) != base]
-        return ",".join(changed) or "base"
+_DRAWING = frozenset(
+    {"prompt", "test_draw", "test_rows", "ordered", "task", "poles", "merged", "attribute", "comparatives"}
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +76,15 @@ class Plan:
     @cached_property
     def corrections(self) -> list[tuple[str, str, str, str]]:
         """All (experiment, model, data set, method) to correct, in plan order."""
-        return [(*group, method) for group in self.groups for method in self.study.experiment[group[0]].methods]
+        return [
+            (*group, method)
+            for group in self.groups
+            for method in corrected(self.study, self.study.experiment[group[0]], group[1])
+        ]
+
+    def classes(self, cell: Cell) -> list[str]:
+        """Names of the classes that a cell predicts."""
+        return self.study.datasets[cell.dataset].scaled(cell.cardinality).classes
 
     def experiments(self, instrument: str) -> list[Experiment]:
         """Experiments of one instrument."""
@@ -133,7 +112,7 @@ class Plan:
             batches=tuple(Batch(b["id"], b["model"], tuple(b["cells"])) for b in data["batches"]),
             dataset_digests=data["dataset_digests"],
             model_digests=data["model_digests"],
-            prompts=_prompts(study),
+            prompts=prompts(study),
         )
 
 
@@ -170,7 +149,7 @@ def expand(
         name: digest([name, identity(model.source), model.gguf, content.get(name)])
         for name, model in study.models.items()
     }
-    cells = tuple(_cells(study, dataset_digests, model_digests))
+    cells = tuple(expand_cells(study, dataset_digests, model_digests))
     if not cells:
         raise PoiseError(f"study {study.name}: no cells to measure; it needs a model, a data set and an experiment")
     return Plan(
@@ -180,84 +159,8 @@ def expand(
         batches=tuple(assign_batches(cells, finished, pending, study.engine.batch_requests)),
         dataset_digests=dataset_digests,
         model_digests=model_digests,
-        prompts=_prompts(study),
+        prompts=prompts(study),
     )
-
-
-def conditions(study: Study, experiment: Experiment) -> list[dict[str, str]]:
-    """Probe conditions of an experiment, one dimension varied at a time; the base comes first, once."""
-    found = [dict(BASE_CONDITION)]
-    for name in experiment.probes:
-        probe = study.probes[name]
-        found += [{**BASE_CONDITION, probe.field: level} for level in probe.levels]
-    return list({digest(item): item for item in found}.values())
-
-
-def prompt_name(experiment: Experiment, dataset: str) -> str:
-    """Key of the prompt that an experiment uses on a data set."""
-    return f"{experiment.name}/{dataset}"
-
-
-def _prompts(study: Study) -> dict[str, Prompt]:
-    return {
-        prompt_name(experiment, dataset): experiment.prompt or study.datasets[dataset].prompt
-        for experiment in study.experiment.values()
-        for dataset in experiment.datasets
-    }
-
-
-def _cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]) -> Iterator[Cell]:
-    prompts = _prompts(study)
-    engine = identity(study.engine)
-    for experiment in study.experiment.values():
-        position = experiment.instrument == "position"
-        splits = {"test": experiment.rows.test}
-        if not position:
-            splits["optimisation"] = experiment.rows.optimisation
-            if any(isinstance(m, DNIPMethod) and m.tuning == "dev" for m in map(study.methods.get, experiment.methods)):
-                splits["development"] = experiment.rows.development
-            if experiment.content_free:
-                splits["content_free"] = len(experiment.content_free)
-        asked = conditions(study, experiment) if position else [BASE_CONDITION]
-        for model in experiment.models or list(study.models):
-            config = study.models[model]
-            model_identity = [
-                model_digests[model],
-                config.chat,
-                config.chat_options,
-                config.context_length,
-                identity(config.label_tokens),
-            ]
-            for dataset in experiment.datasets:
-                name = prompt_name(experiment, dataset)
-                prompt = identity(prompts[name], frozenset({"name"}))
-                shared = digest(
-                    [EXTRACTION_VERSION, engine, model_identity, dataset_digests[dataset], prompt,
-                     identity(study.datasets[dataset], frozenset({"prompt"})), experiment.split]
-                )  # fmt: skip
-                for shots in experiment.shots:
-                    for seed in experiment.seeds:
-                        for split, rows in splits.items():
-                            for condition in asked:
-                                axes: dict[str, Any] = {
-                                    **condition,
-                                    "split": split,
-                                    "shots": shots,
-                                    "seed": seed,
-                                    "rows": rows,
-                                    "regrouped_rows": experiment.floor_rows if condition == BASE_CONDITION else 0,
-                                }
-                                yield Cell(
-                                    id=digest(
-                                        [shared, axes, *(experiment.content_free if split == "content_free" else [])]
-                                    ),
-                                    experiment=experiment.name,
-                                    model=model,
-                                    dataset=dataset,
-                                    prompt=name,
-                                    split_mode=experiment.split,
-                                    **axes,
-                                )
 
 
 def assign_batches(
@@ -287,7 +190,7 @@ def assign_batches(
             chunks.append([])
             size = 0
         chunks[-1].append(cell)
-        size += cell.rows or 1000
+        size += (cell.rows or 1000) * cell.parts
     for chunk in chunks:
         ids = tuple(sorted(cell.id for cell in chunk))
         home.update(dict.fromkeys(ids, Batch(digest(ids), chunk[0].model, ids)))

@@ -11,7 +11,8 @@ from pathlib import Path
 from poise import paths
 from poise.config.compose import compose_study
 from poise.config.data import Dataset
-from poise.config.schema import Model, Study
+from poise.config.factors import Level
+from poise.config.schema import Model, Study, selects, with_selection
 from poise.config.sources import FilesSource
 from poise.errors import PoiseError
 from poise.files import write_json
@@ -22,6 +23,8 @@ from poise.plan import Batch, Plan, expand
 def make_plan(overrides: Sequence[str]) -> Plan:
     """Compose a study and expand it, taking account of the batches on disk and of the bytes of local files."""
     study = compose_study(overrides)
+    if selects(study):
+        study = with_selection(study, chosen_levels(study.name))
     on_disk = list(batches_on_disk())
     return expand(
         study,
@@ -30,6 +33,20 @@ def make_plan(overrides: Sequence[str]) -> Plan:
         finished=[batch for batch, finished in on_disk if finished],
         pending=[batch for batch, finished in on_disk if not finished],
     )
+
+
+def chosen_levels(study: str) -> dict[str, Level] | None:
+    """Joint configurations that an earlier run of a study chose; None before it has."""
+    path = paths.selection(study)
+    if not path.is_file():
+        return None
+    try:
+        levels = json.loads(path.read_text(encoding="utf-8"))["levels"]
+        return {name: Level.model_validate(level) for name, level in levels.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise PoiseError(
+            f"{path}: not a choice of configurations ({type(error).__name__}); delete it and run again"
+        ) from error
 
 
 def freeze(plan: Plan) -> Path:
@@ -94,7 +111,8 @@ def content_digests(study: Study) -> dict[str, str]:
     found: dict[str, str] = {}
     for dataset in study.datasets.values():
         if isinstance(dataset.source, FilesSource):
-            files = [source_file(dataset.source, table.path[0]) for table in dataset.tables.values()]
+            names = dict.fromkeys(table.path[0] for table in dataset.files().values())  # an archive counts once
+            files = [source_file(dataset.source, name) for name in names]
             found[dataset.name] = digest([_sha256(path, f"dataset {dataset.name}") for path in files], 64)
     for model in study.models.values():
         if isinstance(model.source, FilesSource):
@@ -135,6 +153,10 @@ def describe(config: Dataset | Model) -> str:
     source = config.source
     if source.kind == "package":
         return f"package {source.package} {source.version}"
+    if source.kind == "packages":
+        return f"packages {', '.join(f'{part.package} {part.version}' for part in source.parts)}"
+    if source.kind == "api":
+        return f"{source.provider}, model {source.id}"
     if source.kind == "hub":
         return f"hub {source.repo} @ {source.revision[:12]}"
     return f"files in {source.folder}"

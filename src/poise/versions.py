@@ -13,12 +13,18 @@ from pathlib import Path
 EXTRACTION_VERSION = 1
 
 _PACKAGE = Path(__file__).parent
+_READING = ("answers.py", "prompts/parsing.py", "prompts/scale.py", "stages/conditions.py")
 _SOURCES = {
-    "methods": ("answers.py", "methods", "stages/correct.py"),
-    "metrics": ("answers.py", "metrics", "stages/measure.py"),
+    "methods": (*_READING, "methods", "stages/correct.py", "stages/fitting.py"),
+    "metrics": (
+        *_READING, "methods/aggregation.py", "methods/averaging.py", "metrics", "stages/imbalance.py",
+        "stages/measure.py", "stages/measure_class_accuracy.py", "stages/measure_position.py", "stages/stochastic.py",
+        "stages/tidy.py",
+    ),
+    "selection": (*_READING, "metrics", "stages/measure_position.py", "stages/select.py"),
     "tables": ("artefacts/context.py", "artefacts/tables", "stages/artefacts.py"),
     "figures": ("artefacts/context.py", "artefacts/figures", "artefacts/tables", "stages/artefacts.py"),
-}
+}  # fmt: skip
 
 
 @cache

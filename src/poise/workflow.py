@@ -10,11 +10,13 @@ from typing import Any, Protocol
 
 from poise import paths, planfile
 from poise.artefacts.registry import ARTEFACTS, artefact_outputs
+from poise.cells import Cell, corrected
 from poise.config.data import Dataset
-from poise.config.schema import Experiment, Model
+from poise.config.schema import Experiment, Model, selecting_experiment, selects
+from poise.config.sources import package_files
 from poise.errors import PoiseError
 from poise.hashing import digest
-from poise.plan import Cell, Plan
+from poise.plan import Plan
 from poise.versions import source_digest
 
 PLAN_VARIABLE = "POISE_PLAN"
@@ -65,12 +67,12 @@ class Workflow:
     # Inputs --------------------------------------------------------------------------------------------------------
 
     def dataset_inputs(self, wildcards: Wildcards) -> list[str]:
-        """Downloaded package file that a data set is made of, or nothing."""
-        return _package_file(self.plan.study.datasets[wildcards.dataset])
+        """Downloaded package file that a data set is made of, if any."""
+        return _package_files(self.plan.study.datasets[wildcards.dataset])
 
     def model_inputs(self, wildcards: Wildcards) -> list[str]:
-        """Downloaded package file that a model is made of, or nothing."""
-        return _package_file(self.plan.study.models[wildcards.model])
+        """Downloaded package files that a model is made of, if any."""
+        return _package_files(self.plan.study.models[wildcards.model])
 
     def batch_inputs(self, wildcards: Wildcards) -> list[str]:
         """What one extraction reads: the model and the data sets of its cells."""
@@ -79,6 +81,14 @@ class Workflow:
         datasets = sorted({cell.dataset for cell in cells if cell is not None})
         return [self._model(batch.model), *(self._dataset(name) for name in datasets)]
 
+    def selections(self) -> list[str]:
+        """File of the joint configurations that this run chooses, or nothing."""
+        return [str(paths.selection(self.study))] if selects(self.plan.study) else []
+
+    def select_inputs(self, wildcards: Wildcards) -> list[str]:  # noqa: ARG002
+        """Answers that joint configurations are chosen from."""
+        return self._responses(self._selecting_cells())
+
     def correct_inputs(self, wildcards: Wildcards) -> list[str]:
         """Answers that a method is fitted on and applied to."""
         return self._responses(self._group(wildcards))
@@ -86,10 +96,10 @@ class Workflow:
     def measure_inputs(self, wildcards: Wildcards) -> list[str]:
         """What metrics are made of: corrected predictions, or the answers themselves."""
         experiment = self._experiment(wildcards)
-        if experiment.instrument == "position":
-            return self._responses(self._group(wildcards))
         group = (wildcards.experiment, wildcards.model, wildcards.dataset)
-        return [str(paths.predictions(self.study, *group, method)) for method in experiment.methods]
+        methods = corrected(self.plan.study, experiment, wildcards.model)
+        answers = self._responses(self._group(wildcards)) if experiment.instrument == "position" else []
+        return answers + [str(paths.predictions(self.study, *group, method)) for method in methods]
 
     def collect_inputs(self, wildcards: Wildcards) -> list[str]:
         """Metrics of all models and data sets of one instrument, or the seconds of all fits."""
@@ -113,12 +123,21 @@ class Workflow:
         decimals = self._experiment(wildcards).round_decimals
         return digest([_ids(self._group(wildcards)), method, decimals, source_digest("methods")])
 
+    def select_digest(self, wildcards: Wildcards) -> str:  # noqa: ARG002
+        """Cells, factors and code of the choice."""
+        cells = [[cell.id, cell.factor, cell.level] for cell in self._selecting_cells()]
+        factors = self.plan.study.model_dump(mode="json", include={"factor", "probe"})
+        factors["factor"].pop("configuration", None)  # what is chosen is not what it is chosen from
+        return digest([cells, factors, source_digest("selection")])
+
     def measure_digest(self, wildcards: Wildcards) -> str:
         """Cells, class names, probes and code of a measurement."""
         study = self.plan.study
-        probes = {name: study.probes[name].model_dump(mode="json") for name in self._experiment(wildcards).probes}
-        classes = study.datasets[wildcards.dataset].classes
-        return digest([_ids(self._group(wildcards)), classes, probes, source_digest("metrics")])
+        experiment = self._experiment(wildcards)
+        probes = {name: study.probes[name].model_dump(mode="json") for name in experiment.probes}
+        dataset = study.datasets[wildcards.dataset]
+        cells = [[cell.id, cell.factor, cell.level] for cell in self._group(wildcards)]
+        return digest([cells, dataset.classes, dataset.merged, probes, experiment.selection, source_digest("metrics")])
 
     def collect_digest(self, wildcards: Wildcards) -> str:
         """Names of the files gathered."""
@@ -129,6 +148,16 @@ class Workflow:
         study = self.plan.study
         names = study.model_dump(mode="json", include={"model", "dataset", "probe", "method", "experiment"})
         return digest([names, source_digest(f"{ARTEFACTS[wildcards.artefact].kind}s")])
+
+    def _selecting_cells(self) -> tuple[Cell, ...]:
+        experiment, model = selecting_experiment(self.plan.study)
+        factors = self.plan.study.factors
+        return tuple(
+            cell
+            for dataset in self.plan.study.experiment[experiment].datasets
+            for cell in self.plan.groups[experiment, model, dataset]
+            if cell.split == "test" and (not cell.factor or factors[cell.factor].chooses_prompt)
+        )
 
     def _experiment(self, wildcards: Wildcards) -> Experiment:
         return self.plan.study.experiment[wildcards.experiment]
@@ -147,9 +176,8 @@ class Workflow:
         return str(paths.model_manifest(name, self.plan.model_digests[name]))
 
 
-def _package_file(config: Dataset | Model) -> list[str]:
-    source = config.source
-    return [str(paths.DOWNLOADS / source.filename)] if source.kind == "package" else []
+def _package_files(config: Dataset | Model) -> list[str]:
+    return [str(paths.DOWNLOADS / file.filename) for file in package_files(config.source)]
 
 
 def _ids(cells: tuple[Cell, ...]) -> list[str]:

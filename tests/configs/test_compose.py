@@ -26,7 +26,7 @@ CONF = ROOT / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 
 # Names that a user of the configuration makes up: their parent's comment explains them.
-NAMED = {"contrasts", "instruction", "constraint", "tables", "experiment"}
+NAMED = {"contrasts", "levels", "factor", "instruction", "constraint", "tables", "experiment"}
 
 
 def of_group(group: str) -> list[str]:
@@ -78,7 +78,7 @@ def the_error(overrides: list[str]) -> str:
 
 def test_no_group_is_forgotten() -> None:
     assert {path.parent.name for path in FILES} == {
-        "study", "model", "dataset", "prompt", "probe", "engine", "method", "experiment",
+        "study", "model", "dataset", "prompt", "probe", "factor", "engine", "method", "experiment",
     }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_every_dataset_composes(name: str) -> None:
 
 @pytest.mark.parametrize("name", of_group("model"))
 def test_every_model_composes(name: str) -> None:
-    study = compose_study([f"model=[{name}]"])
+    study = compose_study([f"model=[{name}]", "engine=dummy"])
     model = study.models[name]
     assert {cell.model for cell in expand(study).cells} == {name}
     assert model.gguf is None or model.source.kind != "hub"
@@ -128,6 +128,7 @@ def test_every_prompt_composes(name: str) -> None:
             f"prompt@dataset.movies5.prompt={name}",
             f"dataset.movies5.classes={classes}",
             "dataset.movies5.label_thresholds=null",
+            "dataset.movies5.merged=null",
         ]
     )
     prompt = study.datasets["movies5"].prompt
@@ -141,10 +142,25 @@ def test_every_prompt_composes(name: str) -> None:
 
 @pytest.mark.parametrize("name", of_group("probe"))
 def test_every_probe_composes(name: str) -> None:
-    study = compose_study([f"probe=[{name}]", f"experiment.position.probes=[{name}]"])
+    study = compose_study(
+        [
+            f"probe=[{name}]",
+            "experiment=[position]",
+            f"experiment.position.probes=[{name}]",
+            "experiment.position.methods=[]",
+        ]
+    )
     probe = study.probes[name]
     asked = {getattr(cell, probe.field) for cell in expand(study).cells if cell.experiment == "position"}
     assert asked == set(probe.levels)
+
+
+@pytest.mark.parametrize("name", of_group("factor"))
+def test_every_factor_composes(name: str) -> None:
+    study = compose_study([f"factor=[{name}]", "experiment=[factors]", "experiment.factors.shots=[5_per_class]",
+                           "experiment.factors.datasets=[movies5]"])  # fmt: skip
+    levels = {(cell.factor, cell.level) for cell in expand(study).cells}
+    assert levels == {("", ""), *((name, level) for level in study.factors[name].changes)}
 
 
 @pytest.mark.parametrize("name", of_group("engine"))
@@ -154,8 +170,12 @@ def test_every_engine_composes(name: str) -> None:
 
 @pytest.mark.parametrize("name", of_group("method"))
 def test_every_method_composes(name: str) -> None:
-    study = compose_study([f"method=[{name}]", "experiment=[class_accuracy,position]"])
-    assert study.experiment["class_accuracy"].methods == [name]
+    study = compose_study(
+        [f"method=[{name}]", "experiment=[class_accuracy,joint]", "experiment.joint.datasets=[tweets3]"]
+    )
+    used = [study.methods_of(experiment) for experiment in study.experiment.values()]
+    assert [name] in used  # in one instrument at least
+    assert all(names in ([name], []) for names in used)
 
 
 @pytest.mark.parametrize("name", of_group("experiment"))

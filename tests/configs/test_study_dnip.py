@@ -103,7 +103,7 @@ def test_methods_are_the_papers(plan: Plan, study: Study) -> None:
     assert {m.solver for m in dnip} == {"heat_bath", "metropolis", "exact"}
     assert {m.rows for m in dnip} == {None, 10, 100, 500, 1000}  # Table 16; its 0 is icl
     assert len({tuple(m.terms) for m in dnip}) == 7  # Figure 3
-    assert study.experiment["class_accuracy"].methods == list(study.methods)
+    assert study.methods_of(study.experiment["class_accuracy"]) == list(study.methods)
     assert study.experiment["more_shots"].methods == ["icl", "dnip"]
     assert len(plan.corrections) == 5 * 7 * len(study.methods) + 7 * 2
 

@@ -126,7 +126,8 @@ def test_a_label_without_a_finite_score_is_an_error(tmp_path: Path) -> None:
 def test_responses_have_their_documented_columns(tmp_path: Path) -> None:
     responses = _run(DummyEngine(CONFIG), tmp_path)
     assert list(responses.columns) == [
-        "request", "logprobs", "label_mass", "greedy", "prompt_tokens", "dropped_demonstrations",
+        "request", "logprobs", "label_mass", "greedy", "text", "n_tokens", "n_hidden_tokens", "prompt_tokens",
+        "dropped_demonstrations",
     ]  # fmt: skip
     assert responses["logprobs"].iloc[0].dtype == np.float32
     np.testing.assert_allclose(responses["label_mass"], 0.9, rtol=1e-6)

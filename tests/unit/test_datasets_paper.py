@@ -91,7 +91,7 @@ def test_agnews_demonstrations_of_the_whole_training_file(paper: Callable[..., t
     )
     train = of(rows, "train")
     assert len(train) == 10_000
-    drawn = [list(draw_demonstrations(train, 4, "5_shot", seed, "")["id"]) for seed in (0, 1, 2)]
+    drawn = [list(draw_demonstrations(train, dataset, "5_shot", seed, "paper", "")["id"]) for seed in (0, 1, 2)]
     assert drawn == [
         ["54694", "84405", "31353", "74714", "91674"],
         ["66756", "65630", "89880", "115302", "115709"],

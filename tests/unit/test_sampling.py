@@ -1,7 +1,6 @@
 """Seeded draws against what the papers' code draws, and the rule that no row is used twice."""
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,17 +13,22 @@ from poise.datasets.sampling import (
     draw_test_rows,
     optimisation_rows,
     order_demonstrations,
+    select,
     stratified_quotas,
     training_pool,
 )
 from poise.errors import PoiseError
-from poise.prompts.requests import select_rows
 
 
 def frame(labels, texts=None, table="train"):
     texts = [f"text {k}" for k in range(len(labels))] if texts is None else texts
     ids = [f"{table}-{k}" for k in range(len(labels))]
     return pd.DataFrame({"table": table, "id": ids, "text": texts, "label": np.asarray(labels, dtype=int)})
+
+
+def draw(train, n_classes, shots, seed, where=""):
+    """Draw from training rows that no test row restrains."""
+    return draw_demonstrations(train, toy(max(n_classes, 2)), shots, seed, "paper", where)
 
 
 def numbers(rows):
@@ -67,9 +71,7 @@ def toy(n_classes=2, **changes):
 )
 def test_one_shot_rows_of_the_dnip_paper(n, expected):
     train = frame(np.zeros(n))
-    assert [numbers(draw_demonstrations(train, 1, "1_shot", seed, "")) for seed in (0, 1, 2)] == [
-        [row] for row in expected
-    ]
+    assert [numbers(draw(train, 1, "1_shot", seed)) for seed in (0, 1, 2)] == [[row] for row in expected]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_one_shot_rows_of_the_dnip_paper(n, expected):
 def test_five_shot_rows_of_agnews(seed, expected):
     train = frame(np.zeros(120_000))
     cut = train.iloc[np.random.RandomState(0).choice(120_000, 10_000, replace=False)]  # the authors' first step
-    assert numbers(draw_demonstrations(cut, 1, "5_shot", seed, "")) == expected
+    assert numbers(draw(cut, 1, "5_shot", seed)) == expected
 
 
 @pytest.mark.parametrize(("n", "size"), [(8544, 8116), (5452, 5179), (2490, 2365), (1000, 950), (10_000, 9500)])
@@ -101,7 +103,7 @@ def test_paper_mode_keeps_training_rows_that_are_test_rows():
     test = train.iloc[500:]
     pool = training_pool(train, test, "paper")
     assert numbers(pool) == list(range(1000))
-    chosen = optimisation_rows(pool, draw_demonstrations(pool, 1, "1_shot", 0, ""), None, "paper")
+    chosen = optimisation_rows(pool, draw(pool, 1, "1_shot", 0), None, "paper")
     # The leak of the paper's PubMedQA, where half of the training rows are the test rows.
     assert len(set(chosen["id"]) & set(test["id"])) > 400
     assert numbers(training_pool(train, test, "clean")) == list(range(500))
@@ -127,20 +129,14 @@ def test_in_clean_mode_no_text_serves_twice(seed, shots):
     train = frame(rng.integers(0, 3, 300), texts(300, words))
     test = frame(rng.integers(0, 3, 40), texts(40, words[:20]), table="test")
     rows = pd.concat([train, test], ignore_index=True)
-    study = SimpleNamespace(datasets={"toy": toy(3)})
 
-    def select(split):
-        choice = {
-            "shots": shots,
-            "seed": seed,
-            "rows": None,
-            "split_mode": "clean",
-            "demonstration_order": "base",
-        }
-        return select_rows(study, SimpleNamespace(id="c", dataset="toy", split=split, **choice), rows)
+    def chosen(split):
+        return select(
+            rows, toy(3), split=split, shots=shots, seed=seed, n_rows=None, n_test_rows=5, split_mode="clean", where="c"
+        )
 
-    demonstrations, tested = select("test")
-    again, optimised = select("optimisation")
+    demonstrations, tested = chosen("test")
+    again, optimised = chosen("optimisation")
     pd.testing.assert_frame_equal(demonstrations, again)
     assert numbers(tested) == list(range(40))
     groups = [demonstrations, optimised, tested]
@@ -156,19 +152,19 @@ def test_in_clean_mode_no_text_serves_twice(seed, shots):
 @pytest.mark.parametrize(("seed", "order"), [(0, [2, 1, 0, 4, 3]), (1, [2, 3, 4, 0, 1]), (2, [2, 1, 3, 4, 0])])
 def test_k_shot_is_one_of_each_class_in_a_seeded_shuffle(seed, order):
     train = frame([0, 1, 2, 3, 4, 4, 3, 2, 1, 0] * 20)
-    chosen = draw_demonstrations(train, 5, "k_shot", seed, "")
+    chosen = draw(train, 5, "k_shot", seed)
     assert list(chosen["label"]) == order  # Random(seed).shuffle of 0 1 2 3 4
-    assert numbers(chosen) != numbers(draw_demonstrations(train, 5, "k_shot", seed + 1, ""))
+    assert numbers(chosen) != numbers(draw(train, 5, "k_shot", seed + 1))
 
 
 def test_per_class_draws_come_in_table_order():
     train = frame([2, 1, 0] * 30)
-    chosen = draw_demonstrations(train, 3, "4_per_class", 0, "")
+    chosen = draw(train, 3, "4_per_class", 0)
     assert list(np.bincount(chosen["label"])) == [4, 4, 4]
     assert numbers(chosen) == sorted(numbers(chosen))
     assert len(set(numbers(chosen))) == 12
-    assert numbers(chosen) != numbers(draw_demonstrations(train, 3, "4_per_class", 1, ""))
-    assert draw_demonstrations(train, 3, "0_shot", 0, "").empty
+    assert numbers(chosen) != numbers(draw(train, 3, "4_per_class", 1))
+    assert draw(train, 3, "0_shot", 0).empty
 
 
 @pytest.mark.parametrize(
@@ -181,7 +177,7 @@ def test_per_class_draws_come_in_table_order():
 )
 def test_too_few_rows_for_the_demonstrations_is_one_line(shots, expected):
     with pytest.raises(PoiseError) as error:
-        draw_demonstrations(frame([0] * 7 + [1] * 3), 3, shots, 0, "toy")
+        draw(frame([0] * 7 + [1] * 3), 3, shots, 0, "toy")
     assert str(error.value).startswith(expected)
     assert "\n" not in str(error.value)
 
@@ -251,9 +247,9 @@ def test_draws_do_not_depend_on_the_labels_of_the_index(index):
     other = plain.set_axis(list(index), axis="index")
 
     def draws(train):
-        demonstrations = draw_demonstrations(train, 3, "k_shot", 0, "")
+        demonstrations = draw(train, 3, "k_shot", 0)
         chosen = [
-            *[draw_demonstrations(train, 3, shots, 0, "") for shots in ("5_shot", "2_per_class")],
+            *[draw(train, 3, shots, 0) for shots in ("5_shot", "2_per_class")],
             *[order_demonstrations(demonstrations, order, 3) for order in ("random", "ascending", "descending")],
             *[optimisation_rows(train, demonstrations, None, mode) for mode in ("clean", "paper")],
             *[draw_test_rows(train, toy(3, test_draw=draw), 7) for draw in ("first", "random", "stratified")],

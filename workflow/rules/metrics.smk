@@ -30,3 +30,19 @@ rule collect:
         digest=POISE.collect_digest,
     shell:
         "poise collect --instrument {wildcards.instrument} --log {log}"
+
+
+# Joint configurations chosen from the study's own factors; the next run of the study measures them.
+rule select:
+    input:
+        POISE.select_inputs,
+    output:
+        str(paths.selection(STUDY)),
+    log:
+        f"logs/{STUDY}/select.log",
+    resources:
+        mem_mb=1000,
+    params:
+        digest=POISE.select_digest,
+    shell:
+        "poise select --log {log}"

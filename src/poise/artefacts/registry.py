@@ -123,6 +123,42 @@ ARTEFACTS = {
         "table", "Position sensitivity: prediction flip rates", (POSITION,),
         "tables.position:flip_rates", ("position/table2.csv",),
     ),
+    "position_table3": Artefact(
+        "table", "Factor families and configurations", (POSITION,),
+        "tables.position_design:factor_families", ("position/table3.csv",),
+    ),
+    "position_table4": Artefact(
+        "table", "Phase 1 factor residuals", (POSITION,),
+        "tables.position_factors:residual_table", ("position/table4.csv",),
+    ),
+    "position_table5": Artefact(
+        "table", "Cross-model residuals under the same configurations", (POSITION,),
+        "tables.position_transfer:residual_table", ("position/table5.csv",),
+    ),
+    "position_table6": Artefact(
+        "table", "Pipeline residuals: paradigms, aggregation, debiasing", (POSITION,),
+        "tables.position_pipelines:residual_table", ("position/table6.csv",),
+    ),
+    "position_table9": Artefact(
+        "table", "Hidden tokens beside sampling noise", (POSITION,),
+        "tables.position_tokens:hidden_tokens", ("position/table2.csv",),
+    ),
+    "position_table12": Artefact(
+        "table", "Phase 1 performance, mean and SD", (POSITION,),
+        "tables.position_factors:performance_means",
+    ),
+    "position_table13": Artefact(
+        "table", "Phase 1 flip rates, mean and SD", (POSITION,),
+        "tables.position_factors:flip_means",
+    ),
+    "position_table14": Artefact(
+        "table", "Configurations on each model, mean and SD", (POSITION,),
+        "tables.position_transfer:full_means",
+    ),
+    "position_table15": Artefact(
+        "table", "Pipelines, mean and SD", (POSITION,),
+        "tables.position_pipelines:full_means",
+    ),
     "position_phase0_tests": Artefact(
         "table", "Accuracy under each probe condition, with tests", (POSITION,),
         "tables.position:accuracy_tests",
@@ -130,6 +166,26 @@ ARTEFACTS = {
     "position_figure1": Artefact(
         "figure", "Label-order sensitivity, illustrated and measured", (POSITION,),
         "figures.position:label_order",
+    ),
+    "position_figure2": Artefact(
+        "figure", "Flip rates against accuracy, level by level of each factor", (POSITION,),
+        "figures.factors:flips_against_accuracy",
+    ),
+    "position_figure3": Artefact(
+        "figure", "Forest plot of flip rates, with the paper's models", (POSITION,),
+        "figures.forest:flip_rate_forest", ("position/table2.csv",),
+    ),
+    "joint_table1": Artefact(
+        "table", "Corrections in both instruments", (POSITION,),
+        "tables.joint:all_methods",
+    ),
+    "joint_table2": Artefact(
+        "table", "Balance learned under one label order, under the other", (POSITION,),
+        "tables.joint:carry_over",
+    ),
+    "joint_figure1": Artefact(
+        "figure", "Corrections between accuracy, COBias and flip rate", (POSITION,),
+        "figures.joint:fronts",
     ),
 }  # fmt: skip
 

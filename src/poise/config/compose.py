@@ -15,8 +15,8 @@ from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.paths import conf_dir
 
-_VARIANTS = ("package", "files", "hub", "icl", "ordinal")
-_GROUPS = ("study", "model", "dataset", "prompt", "probe", "engine", "method", "experiment")
+_VARIANTS = ("package", "packages", "files", "hub", "api", "icl", "ordinal", "pairwise", "listwise")
+_GROUPS = ("study", "model", "dataset", "prompt", "probe", "factor", "engine", "method", "experiment")
 
 
 def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
@@ -80,13 +80,15 @@ def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] =
 
 
 def _without_unselected(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Drop a study's changes to experiments that overrides took out of it (``experiment=[…]``)."""
-    experiments = {
-        key: value
-        for key, value in raw["experiment"].items()
-        if "instrument" in value or not (folder / "experiment" / f"{key}.yaml").is_file()
-    }
-    return {**raw, "experiment": experiments}
+    """Drop a study's changes to experiments and factors that overrides took out of it (``experiment=[…]``)."""
+    chosen = dict(raw)
+    for group, essential in (("experiment", "instrument"), ("factor", "title")):
+        chosen[group] = {
+            key: value
+            for key, value in raw.get(group, {}).items()
+            if essential in value or not (folder / group / f"{key}.yaml").is_file()
+        }
+    return chosen
 
 
 def _named(raw: dict[str, Any], overrides: Sequence[str], folder: Path) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class DNIPMethod(Strict):
     limits: Literal["paper", "dcs"] = "paper"
     time_limit_s: float = Field(default=60.0, gt=0)
     rows: int | None = Field(default=None, gt=0)
+    axis: Literal["class", "label_token"] = "class"
+    fit_on: Literal["natural", "reversed", "pooled"] = "natural"
     tuning: Literal["fixed", "dev"] = "fixed"
     grid: dict[Literal["beta", "tau", "n_levels", "mu"], list[float]] | None = None
     selection: Literal["acc_then_cobias", "cobias_then_acc", "z"] = "acc_then_cobias"
@@ -84,12 +86,44 @@ class LinearAdapterMethod(Strict):
     random_state: int = 1
 
 
+class LabelAveragingMethod(Strict):
+    """Average the predictions under both label orders (position paper, G.3)."""
+
+    kind: Literal["label_averaging"]
+    name: Slug
+    title: str
+    rounding: Literal["half_even", "half_up"] = "half_even"
+
+
+class DemonstrationAveragingMethod(Strict):
+    """Average the predictions under ascending and descending demonstrations (position paper, G.3)."""
+
+    kind: Literal["demonstration_averaging"]
+    name: Slug
+    title: str
+    rounding: Literal["half_even", "half_up"] = "half_even"
+
+
+class PriDeMethod(Strict):
+    """Divide by the prior of each prompt position, from the test rows under both label orders (transductive)."""
+
+    kind: Literal["pride"]
+    name: Slug
+    title: str
+
+
+# Methods that compare conditions of the position instrument.
+POSITION_ONLY = (LabelAveragingMethod, DemonstrationAveragingMethod, PriDeMethod)
+
 Method = Annotated[
     ICLMethod
     | DNIPMethod
     | BatchCalibrationMethod
     | ContextualCalibrationMethod
     | PriorMatchingMethod
-    | LinearAdapterMethod,
+    | LinearAdapterMethod
+    | LabelAveragingMethod
+    | DemonstrationAveragingMethod
+    | PriDeMethod,
     Field(discriminator="kind"),
 ]

@@ -6,15 +6,24 @@ is an error before anything runs. Only what affects output belongs into :func:`i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from poise.config.base import Shots, Slug, Strict
 from poise.config.data import Dataset
-from poise.config.methods import Method
-from poise.config.prompts import Prompt
-from poise.config.sources import Source
+from poise.config.factors import Factor, Level
+from poise.config.methods import (
+    POSITION_ONLY,
+    DemonstrationAveragingMethod,
+    DNIPMethod,
+    LabelAveragingMethod,
+    Method,
+    PriDeMethod,
+)
+from poise.config.prompts import OrdinalPrompt, Prompt
+from poise.config.sources import HubSource, ModelSource
 
 
 class LabelTokens(Strict):
@@ -29,20 +38,31 @@ class Model(Strict):
 
     name: Slug
     title: str
-    source: Source
+    source: ModelSource
     gguf: str | None = None
     chat: bool = False
     chat_options: dict[str, bool | int | str] = {}
     label_tokens: LabelTokens = LabelTokens()
     context_length: int = Field(gt=0)
+    answers: Literal["scores", "text"] = "scores"
+    max_new_tokens: int = Field(default=8, gt=0)
     precision_note: str = ""
-    api: bool = False
+    assumed: bool = False
 
     @model_validator(mode="after")
-    def _options_have_a_chat(self) -> Model:
+    def _consistent(self) -> Model:
         if self.chat_options and not self.chat:
             raise ValueError("chat_options are for chat: true")
+        if self.api and self.answers != "text":
+            raise ValueError("a model behind an API answers in text: set answers: text")
+        if isinstance(self.source, HubSource) and self.source.revision == "main" and not self.assumed:
+            raise ValueError("source.revision: main is for assumed: true; pin a full commit hash")
         return self
+
+    @property
+    def api(self) -> bool:
+        """Whether the model is only reachable through a provider's API."""
+        return self.source.kind == "api"
 
 
 class Engine(Strict):
@@ -84,6 +104,13 @@ class Rows(Strict):
     test: int | None = Field(default=None, gt=0)
 
 
+class Stochastic(Strict):
+    """Phase 0b: text sampled twice in the natural and once in the reversed label order, and greedy text beside it."""
+
+    temperature: float = Field(default=0.7, gt=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+
+
 class Experiment(Strict):
     """One instrument on a grid of models, data sets, shots and seeds."""
 
@@ -97,7 +124,11 @@ class Experiment(Strict):
     split: Literal["clean", "paper"] = "clean"
     prompt: Prompt | None = None
     probes: list[Slug] = []
-    methods: list[Slug] = []
+    factors: list[Slug] | None = []
+    merged_demonstrations: Literal["remap", "redraw"] = "remap"
+    selection: Literal["paper", "measured"] = "paper"
+    stochastic: Stochastic | None = None
+    methods: list[Slug] | None = []
     content_free: list[str] = []
     round_decimals: int | None = Field(default=None, ge=1)
     floor_rows: int = Field(default=0, ge=0)
@@ -115,13 +146,14 @@ class Study(Strict):
     engine: Engine
     experiment: dict[str, Experiment]
     probe: dict[str, Probe] = {}
+    factor: dict[str, Factor] = {}
     method: dict[str, Method] = {}
 
     @model_validator(mode="after")
     def _names_are_keys(self) -> Study:
-        for group in ("model", "dataset", "experiment", "probe", "method"):
+        for group in ("model", "dataset", "experiment", "probe", "factor", "method"):
             for key, config in getattr(self, group).items():
-                if config.name != key:
+                if config.name.replace(".", "_") != key.replace(".", "_"):  # Hydra's keys hold no dots
                     raise ValueError(
                         f"{group}.{key}.name: found {config.name!r}, expected {key!r}, the key it stands under"
                     )
@@ -134,29 +166,76 @@ class Study(Strict):
                 ("models", experiment.models or [], self.models),
                 ("datasets", experiment.datasets, self.datasets),
                 ("probes", experiment.probes, self.probes),
-                ("methods", experiment.methods, self.methods),
+                ("factors", experiment.factors or [], self.factors),
+                ("methods", experiment.methods or [], self.methods),
             ):
                 missing = sorted(set(wanted) - set(known))
                 if missing:
                     raise ValueError(
                         f"experiment.{name}.{kind}: {missing} not in this study, which has {sorted(known)}"
                     )
-            for method in (self.methods[key] for key in experiment.methods):
-                if method.kind == "contextual_calibration" and method.n_inputs > len(experiment.content_free):
-                    raise ValueError(
-                        f"experiment.{name}.content_free: method {method.name} needs {method.n_inputs} content-free "
-                        f"inputs, found {len(experiment.content_free)}"
-                    )
-            if experiment.instrument == "position" and (
-                experiment.prompt is None or experiment.prompt.kind != "ordinal"
-            ):
-                raise ValueError(f"experiment.{name}.prompt: the position instrument needs an ordinal prompt")
-            for dataset in experiment.datasets:
-                if experiment.instrument == "position" and not self.datasets[dataset].ordered:
-                    raise ValueError(
-                        f"experiment.{name}.datasets: {dataset} is not ordered (dataset.{dataset}.ordered)"
-                    )
+            self._check_methods(experiment)
+            if experiment.instrument == "position":
+                self._check_position(experiment)
+            elif experiment.factors or experiment.stochastic is not None:
+                raise ValueError(f"experiment.{name}: factors and stochastic are for the position instrument")
+        if selects(self):
+            selecting_experiment(self)
         return self
+
+    def methods_of(self, experiment: Experiment) -> list[str]:
+        """Methods of an experiment; all that suit its instrument if it names none (null)."""
+        if experiment.methods is not None:
+            return experiment.methods
+        return [name for name, method in self.methods.items() if suits(method, experiment.instrument)]
+
+    def factors_of(self, experiment: Experiment) -> list[str]:
+        """Factors of an experiment; all of the study if it names none (null)."""
+        return list(self.factors) if experiment.factors is None else experiment.factors
+
+    def _check_methods(self, experiment: Experiment) -> None:
+        where = f"experiment.{experiment.name}"
+        position = experiment.instrument == "position"
+        for method in (self.methods[key] for key in self.methods_of(experiment)):
+            if method.kind == "contextual_calibration" and method.n_inputs > len(experiment.content_free):
+                raise ValueError(
+                    f"{where}.content_free: method {method.name} needs {method.n_inputs} content-free inputs, "
+                    f"found {len(experiment.content_free)}"
+                )
+            if not suits(method, experiment.instrument):
+                reason = (
+                    "tuning: dev needs development rows" if position else "it compares label or demonstration orders"
+                )
+                raise ValueError(
+                    f"{where}.methods: {method.name} is not for the {experiment.instrument} instrument: {reason}"
+                )
+            levels = {
+                level
+                for probe in map(self.probes.get, experiment.probes)
+                if probe is not None
+                for level in probe.levels
+            }
+            missing = sorted(levels_needed(method) - levels) if position else []
+            if missing:
+                raise ValueError(
+                    f"{where}.probes: method {method.name} needs the levels {missing}, found {sorted(levels)}"
+                )
+
+    def _check_position(self, experiment: Experiment) -> None:
+        where = f"experiment.{experiment.name}"
+        if experiment.prompt is None or experiment.prompt.kind != "ordinal":
+            raise ValueError(f"{where}.prompt: the position instrument needs an ordinal prompt")
+        if self.factors_of(experiment) and len(experiment.shots) != 1:
+            raise ValueError(f"{where}.shots: factors vary one baseline, found {experiment.shots}")
+        for dataset in experiment.datasets:
+            if not self.datasets[dataset].ordered:
+                raise ValueError(f"{where}.datasets: {dataset} is not ordered (dataset.{dataset}.ordered)")
+        for factor in (self.factors[name] for name in self.factors_of(experiment)):
+            for name, level in factor.changes.items():
+                try:
+                    level_prompt(experiment.prompt, level)
+                except ValueError as error:
+                    raise ValueError(f"factor.{factor.name}.levels.{name}.prompt: {_reason(error)}") from error
 
     @property
     def models(self) -> dict[str, Model]:
@@ -174,14 +253,89 @@ class Study(Strict):
         return {probe.name: probe for probe in self.probe.values()}
 
     @property
+    def factors(self) -> dict[str, Factor]:
+        """Factors by name."""
+        return {factor.name: factor for factor in self.factor.values()}
+
+    @property
     def methods(self) -> dict[str, Method]:
         """Methods by name."""
         return {method.name: method for method in self.method.values()}
 
 
+def selects(study: Study) -> list[str]:
+    """Experiments whose joint configurations are chosen from the study's own factors."""
+    return [
+        name
+        for name, experiment in study.experiment.items()
+        if experiment.selection == "measured" and "configuration" in study.factors_of(experiment)
+    ]
+
+
+def selecting_experiment(study: Study) -> tuple[str, str]:
+    """Experiment and model that joint configurations are chosen from: the study's first model under prompt factors.
+
+    Raises
+    ------
+    ValueError
+        If no experiment varies a prompt factor on that model.
+    """
+    model = next(iter(study.models))
+    for name, experiment in study.experiment.items():
+        asked = experiment.instrument == "position" and model in (experiment.models or study.models)
+        if asked and any(study.factors[factor].chooses_prompt for factor in study.factors_of(experiment)):
+            return name, model
+    raise ValueError(
+        f"selection: measured needs an experiment that varies prompt factors (label_format …) on {model}, "
+        f"the study's first model"
+    )
+
+
+def with_selection(study: Study, levels: Mapping[str, Level] | None) -> Study:
+    """Put the chosen levels in place of the configured joint configurations; none before any is chosen."""
+    configured = study.factor["configuration"]
+    baseline = {configured.baseline: configured.levels[configured.baseline]}
+    factor = configured.model_copy(update={"levels": {**baseline, **(levels or {})}})
+    return study.model_copy(update={"factor": {**study.factor, "configuration": factor}})
+
+
+def suits(method: Method, instrument: str) -> bool:
+    """Whether an instrument can use a method.
+
+    Only the position instrument has several label and demonstration orders; only the class-accuracy instrument has
+    development rows.
+    """
+    if instrument == "position":
+        return not (isinstance(method, DNIPMethod) and method.tuning == "dev")
+    by_order = isinstance(method, DNIPMethod) and (method.axis, method.fit_on) != ("class", "natural")
+    return not (by_order or isinstance(method, POSITION_ONLY))
+
+
+def levels_needed(method: Method) -> set[str]:
+    """Probe levels whose answers a method reads besides those that it corrects."""
+    if isinstance(method, DemonstrationAveragingMethod):
+        return {"ascending", "descending"}
+    compares = isinstance(method, LabelAveragingMethod | PriDeMethod)
+    return {"reversed"} if compares or (isinstance(method, DNIPMethod) and method.fit_on != "natural") else set()
+
+
+def level_prompt(base: OrdinalPrompt, level: Level) -> Prompt:
+    """Build the prompt of a factor's level from that of its experiment."""
+    if level.paradigm is not None:
+        return level.paradigm
+    return OrdinalPrompt.model_validate({**base.model_dump(), **level.prompt})
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
+    return str(error)
+
+
 # Keys that do not affect any number: titles, notes, execution knobs, and the place of local files, whose bytes count.
 _COSMETIC = {
-    "title", "licence", "precision_note", "api", "domain", "folder", "size_bytes",
+    "title", "licence", "precision_note", "assumed", "domain", "folder", "size_bytes",
     "pack_tokens", "flush_seconds", "batch_requests", "reconstructed",
 }  # fmt: skip
 

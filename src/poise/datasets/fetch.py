@@ -8,14 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from poise.config.sources import HubSource, PackageSource
+from poise.config.sources import HubSource, PackageFile
 from poise.errors import PoiseError
 from poise.files import replacing
 from poise.hashing import file_sha256
 
 
-def fetch_package(source: PackageSource, target: Path) -> None:
-    """Download one file of a package from the Python package index; nothing of it is installed.
+def fetch_package(source: PackageFile, target: Path) -> None:
+    """Download a package file from the Python package index; nothing of it is installed.
 
     pip is told the expected SHA-256, so that it refuses other bytes before it looks at them (it would ask the
     set-up script of a source package for its name and version); the file on disk is checked once more.

@@ -1,4 +1,4 @@
-"""Which rows are demonstrations, which are optimised on, which are tested.
+"""Which rows are demonstrations, which are optimised on, which are tested, and on which scale.
 
 Seeded draws follow the papers' code where it is known: NumPy's legacy ``RandomState`` (research: DNIP and
 few-shot-learning), Python's ``random`` for shuffles.
@@ -21,19 +21,142 @@ OPTIMISATION_SHARE = 0.95
 TEST_SEED = 0
 
 
-def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: int, where: str) -> pd.DataFrame:
-    """Demonstrations of one seed, in their base order.
+def select(
+    rows: pd.DataFrame,
+    dataset: Dataset,
+    *,
+    split: str,
+    shots: str,
+    seed: int,
+    n_rows: int | None,
+    n_test_rows: int | None,
+    split_mode: str,
+    cardinality: str = "",
+    redraw: bool = False,
+    where: str,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Give the demonstrations of a cell, in their base order, and the rows that it asks about.
 
-    ``<n>_shot``: ``RandomState(seed).choice(n_train, n, replace=False)``, the DNIP paper's draw. ``k_shot``:
-    one row of each class, then ``random.Random(seed).shuffle``. ``<n>_per_class``: n rows of each class, in
-    table order.
+    Parameters
+    ----------
+    rows
+        All prepared rows of the data set (:func:`poise.datasets.tables.prepare`), with its own classes.
+    dataset
+        The data set itself, not a scaled one.
+    split
+        ``test``, ``optimisation`` or ``development``.
+    shots, seed
+        As for :func:`draw_demonstrations`.
+    n_rows
+        Rows asked about at most; None takes all that the data set's own limits allow.
+    n_test_rows
+        Test rows at most of the same experiment. Without a training table the optimisation rows are the test table's
+        other rows, in the order of ``RandomState(1).permutation``; with one it is not used.
+    split_mode
+        ``clean`` or ``paper``, see :func:`training_pool`.
+    cardinality
+        A scale of ``dataset.merged``, or ``""``. Test rows are stratified by the data set's own classes once rows of
+        dropped classes are out: a scale that drops none has the very rows of the full scale.
+    redraw
+        Whether demonstrations are drawn by merged class instead of drawn first and then relabelled.
+    where
+        What the error messages begin with.
+
+    Returns
+    -------
+    tuple of DataFrame
+        Rows with the columns of ``rows``; labels are indices into ``dataset.scaled(cardinality).classes``.
 
     Raises
     ------
     PoiseError
-        If there are too few training rows, or too few of a class.
+        As :func:`draw_demonstrations`; also if no row is left, or if development rows are wanted without a training
+        table.
+    """
+    shown = draw_demonstrations(rows, dataset, shots, seed, split_mode, where, cardinality=cardinality, redraw=redraw)
+    test = _kept(rows[rows["table"] == "test"], dataset, cardinality)
+    if split == "test":
+        chosen = draw_test_rows(test, dataset, n_rows)
+    elif dataset.has_training_rows:
+        pool = training_pool(rows[rows["table"] == "train"], rows[rows["table"] == "test"], split_mode)
+        draw = optimisation_rows if split == "optimisation" else development_rows
+        chosen = draw(_kept(pool, dataset, cardinality), shown, n_rows, split_mode)
+    elif split == "optimisation":
+        drawn = draw_test_rows(test, dataset, n_test_rows)
+        others = training_pool(test[~test["id"].isin(drawn["id"])], drawn, split_mode)
+        chosen = others.iloc[_pool_order(others, shown, split_mode)[:n_rows]]
+    else:
+        raise PoiseError(f"{where}: {dataset.name} has no training table, so there are no {split} rows")
+    if chosen.empty:
+        hint = "" if dataset.has_training_rows else f"; {dataset.name} has no training table, so test fewer of its rows"
+        raise PoiseError(f"{where}: no {split} rows are left{hint}")
+    return shown, merge_labels(chosen, dataset, cardinality)
+
+
+def draw_demonstrations(
+    rows: pd.DataFrame,
+    dataset: Dataset,
+    shots: str,
+    seed: int,
+    split_mode: str,
+    where: str,
+    *,
+    cardinality: str = "",
+    redraw: bool = False,
+) -> pd.DataFrame:
+    """Demonstrations of one seed, in their base order, labelled on the scale ``cardinality``.
+
+    From the training rows: ``<n>_shot`` is ``RandomState(seed).choice(n_train, n, replace=False)``, the DNIP paper's
+    draw; ``k_shot`` one row of each class, then ``random.Random(seed).shuffle``; ``<n>_per_class`` n rows of each
+    class, in table order. From demonstration files, which go first for ``<n>_per_class``: the first n rows of each
+    class, in file order, of the smallest file that has as many; of the file of n itself, these are all its rows.
+
+    Parameters
+    ----------
+    rows
+        All prepared rows of the data set.
+    dataset
+        The data set itself, not a scaled one.
+    shots, seed
+        The draw; no demonstrations for n = 0.
+    split_mode
+        ``clean``: no demonstration is a test row, see :func:`training_pool`. ``paper``: that is not looked at.
+    where
+        What the error messages begin with.
+    cardinality
+        A scale of ``dataset.merged``, or ``""`` for the data set's own.
+    redraw
+        False: drawn by the data set's own classes, then relabelled; rows of dropped classes are left out. True:
+        relabelled first, then drawn by merged class.
+
+    Raises
+    ------
+    PoiseError
+        If there are too few rows, or too few of a class, no file of this seed, a draw that files cannot give, or, in
+        ``clean`` mode, a demonstration in a file that is also a test row.
     """
     n = int(re.sub(r"\D", "", shots) or 1)
+    first = cardinality if redraw else ""
+    n_classes = len(dataset.scale(first))
+    if n == 0:
+        return rows.iloc[:0]
+    test = rows[rows["table"] == "test"]
+    if dataset.demonstrations is not None and shots.endswith("_per_class"):
+        drawn = _first_of_file(rows, dataset, n, seed, first, where)
+        if split_mode == "clean":
+            _check_apart(drawn, test, dataset, where)
+    elif dataset.has_training_rows:
+        pool = training_pool(rows[rows["table"] == "train"], test, split_mode)
+        drawn = _draw(merge_labels(pool, dataset, first), n_classes, shots, n, seed, where)
+    else:
+        raise PoiseError(f"{where}: {shots} needs a training table, {dataset.name} has none; use <n>_per_class")
+    shown = drawn if redraw else merge_labels(drawn, dataset, cardinality)
+    if shown.empty:
+        raise PoiseError(f"{where}: {shots}: no demonstration is of a class that {cardinality} keeps; redraw them")
+    return shown
+
+
+def _draw(train: pd.DataFrame, n_classes: int, shots: str, n: int, seed: int, where: str) -> pd.DataFrame:
     generator = np.random.RandomState(seed)
     if re.fullmatch(r"\d+_shot", shots):
         if n > len(train):
@@ -52,6 +175,83 @@ def draw_demonstrations(train: pd.DataFrame, n_classes: int, shots: str, seed: i
     else:
         picked.sort()
     return train.iloc[picked]
+
+
+def _first_of_file(
+    rows: pd.DataFrame, dataset: Dataset, n: int, seed: int, cardinality: str, where: str
+) -> pd.DataFrame:
+    """Take the first ``n`` rows of each class of a scale from the smallest demonstration file that has them."""
+    files = dataset.demonstrations
+    assert files is not None
+    if seed not in files.seeds:
+        known = ", ".join(map(str, files.seeds))
+        raise PoiseError(f"{where}: no demonstration file of seed {seed}; {dataset.name} has files of seeds {known}")
+    size = min((shots for shots in files.shots if shots >= n), default=None)
+    if size is None:
+        raise PoiseError(
+            f"{where}: {n}_per_class needs {n} demonstrations of each class, the largest files of {dataset.name} have "
+            f"{max(files.shots)}; use fewer shots"
+        )
+    table = files.table(size, seed)
+    found = rows[rows["table"] == table]
+    counts = np.bincount(found["label"], minlength=len(dataset.classes))
+    if (counts != size).any():
+        label = int(np.flatnonzero(counts != size)[0])
+        raise PoiseError(
+            f"{where}: demonstration file {table} of {dataset.name}: class {dataset.classes[label]!r} has "
+            f"{counts[label]} rows, expected {size}; correct the file or demonstrations.shots"
+        )
+    merged = merge_labels(found, dataset, cardinality)
+    return merged[(merged.groupby("label").cumcount() < n).to_numpy()]
+
+
+def _check_apart(demonstrations: pd.DataFrame, test: pd.DataFrame, dataset: Dataset, where: str) -> None:
+    """Refuse demonstrations of a file that are test rows, by text or, where both have a column of ids, by id."""
+    assert dataset.demonstrations is not None
+    shared = normalised(demonstrations["text"]).isin(set(normalised(test["text"])))
+    tested = dataset.tables["test" if "test" in dataset.tables else "all"]
+    ids, test_ids = (dataset.own(table).columns.id for table in (dataset.demonstrations, tested))
+    if ids is not None and ids == test_ids:
+        shared |= demonstrations["id"].isin(set(test["id"]))
+    if shared.any():
+        row = demonstrations[shared].iloc[0]
+        raise PoiseError(
+            f"{where}: demonstration {row['id']!r} of {row['table']} is also a test row of {dataset.name} (by text or "
+            f"id); take it out of one of them, or use split: paper"
+        )
+
+
+def merge_labels(rows: pd.DataFrame, dataset: Dataset, cardinality: str) -> pd.DataFrame:
+    """Relabel rows on a scale of ``dataset.merged``, leaving out those of its dropped classes; ``""`` changes nothing.
+
+    Parameters
+    ----------
+    rows
+        Rows whose ``label`` indexes ``dataset.classes``.
+    dataset
+        The data set itself, not a scaled one.
+    cardinality
+        Name of the scale.
+
+    Returns
+    -------
+    DataFrame
+        The same columns and order; ``label`` indexes ``dataset.scaled(cardinality).classes``.
+    """
+    if not cardinality:
+        return rows
+    groups = dataset.scale(cardinality).values()
+    label = {old: new for new, group in enumerate(groups) for old in group}
+    kept = _kept(rows, dataset, cardinality)
+    return kept.assign(label=kept["label"].map(label).astype(int))
+
+
+def _kept(rows: pd.DataFrame, dataset: Dataset, cardinality: str) -> pd.DataFrame:
+    """Rows whose class is in a scale, with the labels they have."""
+    if not cardinality:
+        return rows
+    labels = [old for group in dataset.scale(cardinality).values() for old in group]
+    return rows[rows["label"].isin(labels)]
 
 
 def order_demonstrations(demonstrations: pd.DataFrame, order: str, seed: int) -> pd.DataFrame:

@@ -56,8 +56,8 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``table`` (``train``/``test``), ``id`` (unique within its table), ``text``, ``label`` (class
-        index).
+        Columns ``table`` (``train``, ``test``, ``shot_{n}/seed_{seed}`` for demonstration files), ``id`` (unique
+        within its table), ``text``, ``label`` (class index); rows of a table in the order of its file.
 
     Raises
     ------
@@ -66,7 +66,8 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
         duplicate id. Rows are counted from 1, without the header, skipped and blank lines.
     """
     frames: dict[str, pd.DataFrame] = {}
-    by_need = sorted(dataset.tables.items(), key=lambda item: item[1].ids_of is not None)  # named rows come last
+    files = dataset.files()
+    by_need = sorted(files.items(), key=lambda item: item[1].ids_of is not None)  # named rows come last
     for name, table in by_need:
         where = f"{dataset.name}: {_where(dataset, table)}"
         own = dataset.own(table)
@@ -77,7 +78,7 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
         else:
             frame = _named_rows(ids, frames[table.ids_of], f"{where}: columns.id", table.ids_of)
         frames[name] = frame.assign(table=name)
-    rows = pd.concat([frames[name] for name in dataset.tables], ignore_index=True)
+    rows = pd.concat([frames[name] for name in files], ignore_index=True)
     if dataset.on_duplicate_text == "drop":
         rows = rows[~rows.assign(key=normalised(rows["text"])).duplicated(["table", "key"])]
     if dataset.holdout is not None:
@@ -335,7 +336,7 @@ def _texts(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     if dataset.max_words is not None:
         texts = texts.str.split().str[: dataset.max_words].str.join(" ")
     blank = texts.index[texts == ""]
-    if len(blank):
+    if len(blank) and dataset.on_empty_text == "error":
         raise PoiseError(f"{where}: row {blank[0] + 1}: empty text")
     return texts
 
@@ -371,11 +372,13 @@ def _named_rows(ids: pd.Series, source: pd.DataFrame, where: str, name: str) -> 
 def _hold_out(rows: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     """Set test rows aside by a seeded permutation: the draw ignores how the file orders its classes."""
     assert dataset.holdout is not None
-    if dataset.holdout.test >= len(rows):
-        raise PoiseError(f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(rows)} rows")
-    order = np.random.RandomState(dataset.holdout.seed).permutation(len(rows))
-    table = np.full(len(rows), "train", dtype=object)
-    table[order[: dataset.holdout.test]] = "test"
+    table = rows["table"].to_numpy(dtype=object, copy=True)
+    places = np.flatnonzero(table == "all")  # the others are demonstration files
+    if dataset.holdout.test >= len(places):
+        raise PoiseError(f"{dataset.name}: holdout.test is {dataset.holdout.test}, but there are {len(places)} rows")
+    order = np.random.RandomState(dataset.holdout.seed).permutation(len(places))
+    table[places] = "train"
+    table[places[order[: dataset.holdout.test]]] = "test"
     return rows.assign(table=table)
 
 

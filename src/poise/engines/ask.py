@@ -1,4 +1,4 @@
-"""Asking an engine a list of requests: tokenise, drop demonstrations that do not fit, score, flush, resume."""
+"""Asking an engine a list of requests: tokenise, drop demonstrations that do not fit, answer, flush, resume."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from poise.engines.base import Engine, LabelScores, Query
+from poise.engines.base import Engine, Generated, GenerationQuery, LabelScores, MicroBatch, Query
+from poise.engines.generation import prefilled_tokens
 from poise.engines.labels import LabelSpace, label_space, label_token_ids
 from poise.engines.packing import computed_tokens
-from poise.engines.store import PartStore
+from poise.engines.store import Answer, PartStore
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.prompts.text import PromptText, Request
@@ -28,17 +30,17 @@ class Tokenised:
     Attributes
     ----------
     query
-        Token ids.
+        Token ids, and what is wanted: scores or a text.
     space
-        How the label sequences pool into labels.
+        How the label sequences pool into labels; None if a text is wanted.
     n_dropped
         Demonstrations left out because the prompt was longer than the context.
     joint
         Whether every label was tokenised together with the prompt's end.
     """
 
-    query: Query
-    space: LabelSpace
+    query: Query | GenerationQuery
+    space: LabelSpace | None
     n_dropped: int
     joint: bool
 
@@ -63,24 +65,31 @@ def tokenise(
     Raises
     ------
     PoiseError
-        If the query alone does not fit, or the labels cannot be told apart.
+        If the query alone does not fit, or labels to score cannot be told apart.
     """
     spaces: dict[tuple[str, tuple[str, ...]], tuple[LabelSpace, bool]] = {}
     found = []
     for request in requests:
-        prompt = request.prompt
+        prompt, how = request.prompt, request.generation
         n_dropped = 0
         while True:
             text = engine.chat_text(prompt.text) if request.chat else prompt.text
-            key = (last_line(text), request.labels)
-            if key not in spaces:
-                spaces[key] = tokenised_labels(engine.encode, *key, scoring, where)
-            space, joint = spaces[key]
-            ids = engine.encode(text, not request.chat)
-            if len(ids) + max(map(len, space.sequences)) <= context_length:
+            ids = tuple(engine.encode(text, not request.chat))
+            if how is not None:
+                seed = int(request.id, 16) >> 1  # 63 bits: servers take a signed 64-bit seed
+                item = Tokenised(GenerationQuery(ids, how, seed, request.labels), None, n_dropped, True)
+                n_more = how.max_new_tokens
+            else:
+                key = (last_line(text), request.labels)
+                if key not in spaces:
+                    spaces[key] = tokenised_labels(engine.encode, *key, scoring, where)
+                space, joint = spaces[key]
+                item = Tokenised(Query(ids, space.sequences), space, n_dropped, joint)
+                n_more = max(map(len, space.sequences))
+            if len(ids) + n_more <= context_length:
                 break
-            prompt, n_dropped = _shorter(prompt, len(ids), context_length, where), n_dropped + 1
-        found.append(Tokenised(Query(tuple(ids), space.sequences), space, n_dropped, joint))
+            prompt, n_dropped = _shorter(prompt, len(ids), n_more, context_length, where), n_dropped + 1
+        found.append(item)
     return found
 
 
@@ -94,22 +103,32 @@ def ask(
     regroup: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Asked:
-    """Score all requests in their fixed micro-batches; resume from what an earlier run flushed into ``parts``.
+    """Answer all requests in their fixed micro-batches; resume from what an earlier run flushed.
+
+    What is flushed goes into ``parts`` (scores) and, beside it, ``{parts}-text``.
 
     Returns
     -------
     Asked
-        ``responses`` has one row a request, in the order given: ``request`` (id), ``logprobs`` (float32 list, nats, one
-        a label), ``label_mass`` (probability that any label follows), ``greedy`` (label that greedy decoding writes, or
-        -1), ``prompt_tokens``, ``dropped_demonstrations``.
+        ``responses`` has one row a request, in the order given: ``request`` (id); of scores ``logprobs`` (float32 list,
+        nats, one a label), ``label_mass`` (probability that any label follows), ``greedy`` (label that greedy decoding
+        writes, or -1), which are null, NaN and -1 for texts; of texts ``text`` (the visible answer, unparsed),
+        ``n_tokens`` (new tokens), ``n_hidden_tokens`` (those in the thinking block), which are null for scores;
+        ``prompt_tokens``, ``dropped_demonstrations``.
     """
-    queries = [item.query for item in tokenised]
-    batches = engine.micro_batches(queries, regroup)
-    store = PartStore(parts, digest([[request.id for request in requests], [[b.members, b.n_prefix] for b in batches]]))
-    todo = [k for k in range(len(batches)) if k not in store.scores]
-    n_resumed = sum(len(batches[k].members) for k in store.scores)
-    started = flushed = clock()
-    pending: dict[int, list[LabelScores]] = {}
+    scored = {
+        k: (item.query, item.space)
+        for k, item in enumerate(tokenised)
+        if isinstance(item.query, Query) and item.space is not None
+    }
+    written = {k: item.query for k, item in enumerate(tokenised) if isinstance(item.query, GenerationQuery)}
+    queries, prompts = [query for query, _ in scored.values()], list(written.values())
+    score_batches = engine.micro_batches(queries, regroup) if queries else []
+    text_batches = engine.generation_batches(prompts, regroup) if prompts else []
+    to_score = _Work([requests[k].id for k in scored], score_batches, parts, LabelScores)
+    to_write = _Work([requests[k].id for k in written], text_batches, parts.with_name(f"{parts.name}-text"), Generated)
+    n_resumed = to_score.n_resumed + to_write.n_resumed
+    started = clock()
     seconds_between = 0.5 if sys.stderr.isatty() else 10.0  # log files need fewer updates
     with tqdm(
         total=len(requests),
@@ -119,39 +138,95 @@ def ask(
         smoothing=0.05,
         mininterval=seconds_between,
     ) as bar:
-        for k in todo:
-            pending[k] = engine.score(queries, batches[k])
-            bar.update(len(batches[k].members))
-            if clock() - flushed >= flush_seconds:
-                store.write(pending)
-                pending, flushed = {}, clock()
-        if pending:
-            store.write(pending)
-    scores: dict[int, LabelScores] = {}
-    for k, batch in enumerate(batches):
-        scores.update(zip(batch.members, store.scores[k], strict=True))
-    pooled = [item.space.pool(scores[k]) for k, item in enumerate(tokenised)]
-    mass = [np.exp(scores[k].logprobs).sum() for k in range(len(requests))]
-    for request, answer in zip(requests, pooled, strict=True):
-        _require_finite(answer.logprobs, request.id)
+        scores = to_score.run(lambda batch: engine.score(queries, batch), bar, flush_seconds, clock)
+        texts = to_write.run(lambda batch: engine.generate(prompts, batch), bar, flush_seconds, clock)
+    rows: list[dict[str, Any]] = [{}] * len(requests)
+    for (k, (_, space)), answer in zip(scored.items(), scores, strict=True):
+        rows[k] = _scored_row(requests[k].id, space, answer)
+    for k, text in zip(written, texts, strict=True):
+        rows[k] = _written_row(text)
     responses = pd.DataFrame(
         {
             "request": [request.id for request in requests],
-            "logprobs": [answer.logprobs.astype(np.float32) for answer in pooled],
-            "label_mass": np.array(mass, dtype=np.float32),
-            "greedy": np.array([answer.greedy for answer in pooled], dtype=np.int16),
-            "prompt_tokens": np.array([len(query.prompt_ids) for query in queries], dtype=np.int32),
+            "logprobs": pd.Series([row["logprobs"] for row in rows], dtype=object),
+            "label_mass": np.array([row["label_mass"] for row in rows], dtype=np.float32),
+            "greedy": np.array([row["greedy"] for row in rows], dtype=np.int16),
+            "text": pd.array([row["text"] for row in rows], dtype="string"),
+            "n_tokens": pd.array([row["n_tokens"] for row in rows], dtype="Int32"),
+            "n_hidden_tokens": pd.array([row["n_hidden_tokens"] for row in rows], dtype="Int32"),
+            "prompt_tokens": np.array([len(item.query.prompt_ids) for item in tokenised], dtype=np.int32),
             "dropped_demonstrations": np.array([item.n_dropped for item in tokenised], dtype=np.int16),
         }
     )
     return Asked(
         responses=responses,
         n_resumed=n_resumed,
-        n_damaged_parts=store.n_damaged,
-        n_micro_batches=len(batches),
-        n_computed_tokens=computed_tokens(queries, batches),
+        n_damaged_parts=to_score.store.n_damaged + to_write.store.n_damaged,
+        n_micro_batches=len(score_batches) + len(text_batches),
+        n_computed_tokens=computed_tokens(queries, score_batches) + prefilled_tokens(prompts, text_batches),
         seconds=clock() - started,
     )
+
+
+class _Work(Generic[Answer]):
+    """Requests that want the same kind of answer, in their micro-batches, with the parts that hold what is done."""
+
+    def __init__(self, ids: Sequence[str], batches: Sequence[MicroBatch], parts: Path, kind: type[Answer]) -> None:
+        self.batches = batches
+        self.store: PartStore[Answer] = PartStore(
+            parts, digest([ids, [[b.members, b.n_prefix] for b in batches]]), kind
+        )
+        self.n_resumed = sum(len(batches[k].members) for k in self.store.answers)
+
+    def run(
+        self,
+        answer: Callable[[MicroBatch], list[Answer]],
+        bar: Any,
+        flush_seconds: float,
+        clock: Callable[[], float],
+    ) -> list[Answer]:
+        """Do what is left; return all answers in the order of the requests."""
+        flushed = clock()
+        pending: dict[int, list[Answer]] = {}
+        for k in [k for k in range(len(self.batches)) if k not in self.store.answers]:
+            pending[k] = answer(self.batches[k])
+            bar.update(len(self.batches[k].members))
+            if clock() - flushed >= flush_seconds:
+                self.store.write(pending)
+                pending, flushed = {}, clock()
+        if pending:
+            self.store.write(pending)
+        found: dict[int, Answer] = {}
+        for k, batch in enumerate(self.batches):
+            found.update(zip(batch.members, self.store.answers[k], strict=True))
+        return [found[k] for k in range(len(found))]
+
+
+def _scored_row(request: str, space: LabelSpace, scores: LabelScores) -> dict[str, Any]:
+    pooled = space.pool(scores)
+    if not np.isfinite(pooled.logprobs).all():
+        raise PoiseError(
+            f"request {request}: the engine gave no finite log-probability for a label: {pooled.logprobs.tolist()}"
+        )
+    return {
+        "logprobs": pooled.logprobs.astype(np.float32),
+        "label_mass": np.exp(scores.logprobs).sum(),
+        "greedy": pooled.greedy,
+        "text": None,
+        "n_tokens": None,
+        "n_hidden_tokens": None,
+    }
+
+
+def _written_row(answer: Generated) -> dict[str, Any]:
+    return {
+        "logprobs": None,
+        "label_mass": np.nan,
+        "greedy": -1,
+        "text": answer.text,
+        "n_tokens": answer.n_tokens,
+        "n_hidden_tokens": answer.n_hidden_tokens,
+    }
 
 
 def tokenised_labels(
@@ -168,17 +243,11 @@ def last_line(text: str) -> str:
     return text[text.rfind("\n") + 1 :] or text
 
 
-def _shorter(prompt: PromptText, n_tokens: int, context_length: int, where: str) -> PromptText:
+def _shorter(prompt: PromptText, n_tokens: int, n_more: int, context_length: int, where: str) -> PromptText:
     if prompt.n_demonstrations == 0:
         raise PoiseError(
-            f"{where}: a prompt without any demonstration has {n_tokens} tokens, more than the context of "
-            f"{context_length}; shorten the texts (max_words of the data set) or take a model with a longer context"
+            f"{where}: a prompt without any demonstration has {n_tokens} tokens, more than fit before {n_more} of "
+            f"answer into the context of {context_length}; shorten the texts (max_words of the data set) or take a "
+            f"model with a longer context"
         )
     return prompt.drop_demonstration()
-
-
-def _require_finite(logprobs: np.ndarray, request: str) -> None:
-    if not np.isfinite(logprobs).all():
-        raise PoiseError(
-            f"request {request}: the engine gave no finite log-probability for a label: {logprobs.tolist()}"
-        )

@@ -1,4 +1,4 @@
-"""What an engine is: it tokenises, and it scores label token sequences after a prompt. Nothing else."""
+"""What an engine is: it tokenises, scores label token sequences after a prompt, and writes text. Nothing else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from poise.config.schema import Engine as EngineConfig
 from poise.errors import PoiseError
+from poise.prompts.text import Generation
 
 TokenIds = tuple[int, ...]
 
@@ -37,6 +38,47 @@ class LabelScores:
 
     logprobs: np.ndarray
     greedy: int
+
+
+@dataclass(frozen=True)
+class GenerationQuery:
+    """A tokenised prompt and how to go on from it.
+
+    Attributes
+    ----------
+    prompt_ids
+        Token ids of the prompt.
+    generation
+        Decoding.
+    seed
+        Seed of the random stream that this query alone samples from: 63 bits, made of the request's id.
+    labels
+        Label texts. Only the dummy engine knows them: a model writes what it likes.
+    """
+
+    prompt_ids: TokenIds
+    generation: Generation
+    seed: int
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Text that a model wrote.
+
+    Attributes
+    ----------
+    text
+        The visible answer, without special tokens: what follows the thinking block, "" if that never ends.
+    n_tokens
+        New tokens, without the one that ends the text.
+    n_hidden_tokens
+        Those of them in the thinking block, its marks included; 0 for models that do not think.
+    """
+
+    text: str
+    n_tokens: int
+    n_hidden_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +111,14 @@ class Engine(Protocol):
 
     def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
         """Score the members of one micro-batch. The numbers depend on them only, not on what was asked before."""
+        ...
+
+    def generation_batches(self, queries: Sequence[GenerationQuery], regroup: bool = False) -> list[MicroBatch]:
+        """Cut queries into the groups that are written together, as ``micro_batches`` does."""
+        ...
+
+    def generate(self, queries: Sequence[GenerationQuery], batch: MicroBatch) -> list[Generated]:
+        """Write the texts of one micro-batch. Each query samples from the stream of its own seed."""
         ...
 
     def description(self) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from poise import paths
+from poise.cells import settings
 from poise.engines.ask import last_line, tokenised_labels
-from poise.plan import Plan, prompt_name
+from poise.plan import Plan
 from poise.prompts.render import Renderer
 
 
 def check_labels(plan: Plan) -> list[str]:
-    """Check the labels of every prompt with every model whose tokenizer is prepared; return the models skipped.
+    """Check the labels that are scored, with every model whose tokenizer is prepared; return the models skipped.
+
+    Every setting of every experiment of a model is checked: the baseline and each level of each factor.
 
     Raises
     ------
@@ -20,6 +23,8 @@ def check_labels(plan: Plan) -> list[str]:
 
     skipped = []
     for model in plan.study.models.values():
+        if model.answers == "text":
+            continue
         file = paths.model_dir(model.name, plan.model_digests[model.name]) / "tokenizer.json"
         if plan.study.engine.kind == "dummy" or not file.is_file():
             skipped.append(model.name)
@@ -31,11 +36,16 @@ def check_labels(plan: Plan) -> list[str]:
             return ids
 
         for experiment in plan.study.experiment.values():
+            if model.name not in (experiment.models or plan.study.models):
+                continue
             for dataset in experiment.datasets:
-                prompt = plan.prompts[prompt_name(experiment, dataset)]
-                renderer = Renderer(prompt, plan.study.datasets[dataset], (), model.label_tokens, chat=model.chat)
-                request = renderer.request("text")
-                tail = "" if model.chat else last_line(request.prompt.text)
-                where = f"model {model.name}, prompt {prompt.name} on {dataset}"
-                tokenised_labels(encode, tail, request.labels, model.label_tokens.scoring, where)
+                for setting in settings(plan.study, experiment, plan.study.datasets[dataset]):
+                    scaled = plan.study.datasets[dataset].scaled(setting.cardinality)
+                    shown = [("text", label) for label in range(len(scaled.classes))]  # some prompts need them
+                    renderer = Renderer(setting.prompt, scaled, shown, model.label_tokens, chat=model.chat)
+                    request = renderer.requests("text")[0]
+                    tail = "" if model.chat else last_line(request.prompt.text)
+                    level = f" ({setting.factor}={setting.level})" if setting.factor else ""
+                    where = f"model {model.name}, prompt {setting.prompt.name} on {dataset}{level}"
+                    tokenised_labels(encode, tail, request.labels, model.label_tokens.scoring, where)
     return skipped

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Generic, TypeVar
 
-import numpy as np
 import pandas as pd
 
-from poise.engines.base import LabelScores
+from poise.engines.base import Generated, LabelScores
 from poise.errors import PoiseError
 from poise.files import read_parquet, write_parquet
 
+Answer = TypeVar("Answer", LabelScores, Generated)
 
-class PartStore:
+
+class PartStore(Generic[Answer]):
     """Parts of one unfinished batch.
 
     Parameters
@@ -27,41 +30,39 @@ class PartStore:
         Where the parts lie; made when the first is written.
     fingerprint
         Digest of the list of micro-batches. Parts of another list are discarded.
+    kind
+        What a part holds: a column for each field.
     """
 
-    def __init__(self, folder: Path, fingerprint: str) -> None:
+    def __init__(self, folder: Path, fingerprint: str, kind: type[Answer]) -> None:
         self.folder = folder / fingerprint
+        self.columns = [field.name for field in fields(kind)]
         for other in folder.glob("*"):
             if other != self.folder:
                 shutil.rmtree(other, ignore_errors=True)
-        self.scores: dict[int, list[LabelScores]] = {}
+        self.answers: dict[int, list[Answer]] = {}
         self.n_damaged = 0
         for path in sorted(self.folder.glob("*.parquet")):
-            self._load(path)
+            self._load(path, kind)
 
-    def _load(self, path: Path) -> None:
+    def _load(self, path: Path, kind: type[Answer]) -> None:
         try:
-            frame = read_parquet(path)
-            groups = frame.groupby("micro_batch", sort=True)
             loaded = {
-                int(number): [
-                    LabelScores(np.array(logprobs), int(greedy))
-                    for logprobs, greedy in zip(rows["logprobs"], rows["greedy"], strict=True)
-                ]
-                for number, rows in groups
+                int(number): [kind(**row) for row in rows[self.columns].to_dict("records")]
+                for number, rows in read_parquet(path).groupby("micro_batch", sort=True)
             }
         except (PoiseError, KeyError, ValueError):
             self.n_damaged += 1
             path.unlink(missing_ok=True)
         else:
-            self.scores.update(loaded)
+            self.answers.update(loaded)
 
-    def write(self, pending: Mapping[int, Sequence[LabelScores]]) -> None:
+    def write(self, pending: Mapping[int, Sequence[Answer]]) -> None:
         """Flush some whole micro-batches into a part of their own."""
         rows = [
-            {"micro_batch": number, "logprobs": scores.logprobs, "greedy": scores.greedy}
+            {"micro_batch": number} | {name: getattr(answer, name) for name in self.columns}
             for number, answers in sorted(pending.items())
-            for scores in answers
+            for answer in answers
         ]
         write_parquet(self.folder / f"{min(pending):06d}.parquet", pd.DataFrame(rows))
-        self.scores.update({number: list(answers) for number, answers in pending.items()})
+        self.answers.update({number: list(answers) for number, answers in pending.items()})

@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from poise.engines.base import LabelScores, MicroBatch, Query, TokenIds
+from poise.engines.attention import attention_masks, layer_windows
+from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query, TokenIds
+from poise.engines.decode import Writer
+from poise.engines.generation import ROWS, group_queries, read_generated, thinking_is_open
 from poise.engines.labels import LabelTrie
 from poise.engines.packing import common_prefix_length, pack_queries
 from poise.errors import PoiseError
@@ -51,7 +54,7 @@ class TransformersEngine:
         threads: int | None = None,
         chat_options: Mapping[str, bool | int | str] | None = None,
     ) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging
 
         logging.disable_progress_bar()
@@ -63,18 +66,23 @@ class TransformersEngine:
         self.dtype = getattr(torch, dtype)
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(model_dir, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(model_dir, trust_remote_code=False)
+            # The fused kernel silently leaves out the soft cap on attention scores (Gemma 2).
+            capped = getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
             self.model = AutoModelForCausalLM.from_pretrained(
                 model_dir,
                 dtype=self.dtype,
-                attn_implementation="sdpa",
+                attn_implementation="eager" if capped else "sdpa",
                 trust_remote_code=False,
                 use_safetensors=True,
             )
         except (OSError, ValueError) as error:
             raise PoiseError(f"{model_dir}: cannot load the model: {' '.join(str(error).split())[:200]}") from error
         self.model.to(self.device).eval()
-        self._packable = _attends_everywhere(self.model.config)
+        self._windows = layer_windows(self.model.config)
+        self._packable = bool(self._windows)
         self._prefix: tuple[TokenIds, Any] | None = None
+        self._writer = Writer(self.model, _stop_ids(self.model, self.tokenizer))
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """Token ids of a text."""
@@ -105,6 +113,17 @@ class TransformersEngine:
             return self._score_packed(members, tries, batch.n_prefix)
         return [self._score_plain(query, trie) for query, trie in zip(members, tries, strict=True)]
 
+    def generation_batches(self, queries: Sequence[GenerationQuery], regroup: bool = False) -> list[MicroBatch]:
+        """Cut queries into groups of similar length, prefix by prefix; groups of half the size to regroup."""
+        return group_queries(queries, ROWS // 2 if regroup else ROWS, self._writer.shares_prefixes)
+
+    def generate(self, queries: Sequence[GenerationQuery], batch: MicroBatch) -> list[Generated]:
+        """Write the texts of one micro-batch."""
+        members = [queries[k] for k in batch.members]
+        written = self._writer.write(members, batch.n_prefix)
+        opened = [thinking_is_open(self._decode(query.prompt_ids[-8:], False)) for query in members]
+        return [read_generated(ids, self._decode, is_open) for ids, is_open in zip(written, opened, strict=True)]
+
     def description(self) -> dict[str, Any]:
         """Versions, device and settings."""
         import transformers
@@ -118,17 +137,17 @@ class TransformersEngine:
             "dtype": str(self.dtype).removeprefix("torch."),
             "pack_tokens": self.pack_tokens,
             "packed": self._packable,
+            "generation_rows": ROWS,
         }
 
     def _score_packed(self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> list[LabelScores]:
         prefix = queries[0].prompt_ids[:n_prefix]
         packed = _Packed.build(queries, tries, n_prefix)
         cache = self._prefix_cache(prefix)
-        allowed = torch.from_numpy(np.hstack([np.ones((len(packed.ids), n_prefix), dtype=bool), packed.attends]))
-        mask = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, float("-inf"))
+        masks = attention_masks(self._windows, packed.attends, packed.positions, n_prefix, self.dtype, self.device)
         output = self.model(
             input_ids=self._tensor(packed.ids)[None],
-            attention_mask=mask[None, None].to(self.device),
+            attention_mask=masks,
             position_ids=self._tensor(packed.positions)[None],
             past_key_values=cache,
             use_cache=True,
@@ -147,7 +166,7 @@ class TransformersEngine:
         return scores
 
     def _score_plain(self, query: Query, trie: LabelTrie) -> LabelScores:
-        """One forward pass for each trie node: for models whose layers do not attend to the whole context."""
+        """One forward pass for each trie node: for models with layers that no mask describes."""
         rows = []
         for path in trie.paths:
             ids = self._tensor([*query.prompt_ids, *path])[None]
@@ -156,12 +175,15 @@ class TransformersEngine:
         return _read(query, trie, logprobs, logprobs.argmax(dim=-1).tolist())
 
     def _prefix_cache(self, prefix: TokenIds) -> Any:
-        """Keys and values of a prefix, computed in one pass of its own: the same whatever ran before."""
+        """Keys and values of a prefix, computed in one pass of its own: the same whatever ran before.
+
+        All layers keep the whole prefix: a cache made for sliding layers forgets what a shorter prompt still sees.
+        """
         from transformers import DynamicCache
 
         if self._prefix is None or self._prefix[0] != prefix:
             self._prefix = None
-            cache = DynamicCache(config=self.model.config)
+            cache = DynamicCache()
             if prefix:
                 self.model(
                     input_ids=self._tensor(prefix)[None],
@@ -171,6 +193,12 @@ class TransformersEngine:
                 )
             self._prefix = (prefix, cache)
         return self._prefix[1]
+
+    def _decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
+        )
+        return text
 
     def _tensor(self, values: Sequence[int] | np.ndarray) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.int64), device=self.device)
@@ -222,10 +250,8 @@ def _read(query: Query, trie: LabelTrie, logprobs: torch.Tensor, top: Sequence[i
     return trie.read(query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node])
 
 
-def _attends_everywhere(config: Any) -> bool:
-    """Whether every layer attends to the whole context, so that a packed mask means the same to all of them."""
-    text = config.get_text_config()
-    layers = getattr(text, "layer_types", None)
-    if layers is not None:
-        return all(layer == "full_attention" for layer in layers)
-    return getattr(text, "sliding_window", None) is None
+def _stop_ids(model: Any, tokenizer: Any) -> set[int]:
+    """Tokens that end a text: those of the generation configuration, one or several, and the tokenizer's own."""
+    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ids = configured if isinstance(configured, list) else [configured]
+    return {int(k) for k in (*ids, tokenizer.eos_token_id) if k is not None}

@@ -1,4 +1,4 @@
-"""Templates and demonstrations become prompts: both papers' forms."""
+"""Templates and demonstrations become requests: the class-accuracy form and the position paper's pointwise prompt."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poise.config.data import Dataset
-from poise.config.prompts import ICLPrompt, OrdinalPrompt, Prompt
+from poise.config.prompts import ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
 from poise.config.schema import LabelTokens
-from poise.prompts.text import PromptText, Request
+from poise.prompts.paradigms import listwise, pairwise
+from poise.prompts.scale import label_position, label_surfaces, placeholders
+from poise.prompts.text import Generation, PromptText, Request
 
 Demonstration = tuple[str, int]
 
@@ -28,21 +30,34 @@ class Renderer:
     label_order: str = "natural"
     placement: str = "before"
     chat: bool = False
+    generation: Generation | None = None
+    replicate: int = 0
 
-    def request(self, text: str) -> Request:
-        """Build the request that asks for the class of one text."""
+    def requests(self, text: str) -> list[Request]:
+        """Build what has to be asked to class one text: one request, or several whose answers are aggregated.
+
+        Pairwise: for each demonstration one with the text in slot A, then one with it in slot B. Listwise: one for each
+        group of one demonstration a class.
+        """
+        leading = self._label_space() if self.label_tokens.prefix_space and not self.chat else ""
+        labels = tuple(leading + surface for surface in prompt_labels(self.prompt, self.dataset.classes))
+        return [Request(prompt, labels, self.chat, self.replicate, self.generation) for prompt in self._prompts(text)]
+
+    def _prompts(self, text: str) -> list[PromptText]:
         if isinstance(self.prompt, ICLPrompt):
-            prompt = _icl(self.prompt, self.demonstrations, text)
-            space, surfaces = " ", self.prompt.label_words
-        else:
-            prompt = self._ordinal(self.prompt, text)
-            space = _SEPARATORS[self.prompt.separator].removeprefix(":")
-            surfaces = label_surfaces(self.prompt, self.dataset.classes)
-        leading = space if self.label_tokens.prefix_space and not self.chat else ""
-        return Request(prompt, tuple(leading + surface for surface in surfaces), self.chat)
+            return [_icl(self.prompt, self.demonstrations, text)]
+        if isinstance(self.prompt, PairwisePrompt):
+            return pairwise(self.prompt, self.dataset, self.demonstrations, text, self.label_order)
+        if isinstance(self.prompt, ListwisePrompt):
+            return listwise(self.prompt, self.dataset, self.demonstrations, text, self.label_order)
+        return [self._ordinal(self.prompt, text)]
+
+    def _label_space(self) -> str:
+        """White space between the cue and the label, which belongs to the label's first token."""
+        return _SEPARATORS[self.prompt.separator].removeprefix(":") if isinstance(self.prompt, OrdinalPrompt) else " "
 
     def _ordinal(self, config: OrdinalPrompt, text: str) -> PromptText:
-        surfaces = label_surfaces(config, self.dataset.classes)
+        surfaces = label_surfaces(config.label_format, self.dataset.classes)
         separator, connector = _SEPARATORS[config.separator], _CONNECTORS[config.connector]
 
         def block(sentence: str, label: str) -> str:
@@ -64,6 +79,15 @@ class Renderer:
         )
 
 
+def prompt_labels(prompt: Prompt, classes: Sequence[str]) -> Sequence[str]:
+    """Answers that a prompt offers, in prompt order."""
+    if isinstance(prompt, ICLPrompt):
+        return prompt.label_words
+    if isinstance(prompt, PairwisePrompt):
+        return prompt.answers
+    return label_surfaces(prompt.label_format if isinstance(prompt, OrdinalPrompt) else "numeric", classes)
+
+
 def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) -> PromptText:
     """Render the DNIP paper's form: instruction, labelled blocks, the query up to where its label goes."""
 
@@ -79,46 +103,12 @@ def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) 
     )
 
 
-def label_surfaces(config: OrdinalPrompt, classes: Sequence[str]) -> list[str]:
-    """Label texts by prompt position: 1 2 3, A B C, Option_1 …, or the class names themselves."""
-    if config.label_format == "natural_language":
-        return list(classes)
-    pattern = {"numeric": "{n}", "letter": "{letter}", "neutral_id": "Option_{n}"}[config.label_format]
-    return [pattern.format(n=k + 1, letter=chr(ord("A") + k)) for k in range(len(classes))]
-
-
-def label_position(label: int, n_classes: int, label_order: str) -> int:
-    """Prompt position of a class, or class of a position: the mapping is its own inverse (E.1)."""
-    return n_classes - 1 - label if label_order == "reversed" else label
-
-
 def header(config: OrdinalPrompt, dataset: Dataset, label_order: str) -> str:
     """Render the task header: instruction and label space, answer constraint, direction of the scale."""
-    surfaces = label_surfaces(config, dataset.classes)
-    n = len(surfaces)
+    fields = placeholders(dataset, config.label_format, label_order)
     if config.clarity == "minimal":
-        return config.minimal_instruction.format(task=dataset.task)
-    names = [dataset.classes[label_position(k, n, label_order)] for k in range(n)]
-    if config.label_format == "natural_language":
-        space = ", ".join(names)
-    else:
-        space = ", ".join(f"{surface}: {name}" for surface, name in zip(surfaces, names, strict=True))
-    low, high = dataset.poles or (f"most {dataset.classes[0]}", f"most {dataset.classes[-1]}")
-    if label_order == "reversed":
-        low, high = high, low
-    fields = {
-        "task": dataset.task,
-        "space": space,
-        "choices": f"{', '.join(surfaces[:-1])}{',' if n > 2 else ''} or {surfaces[-1]}",
-        "first": surfaces[0],
-        "last": surfaces[-1],
-        "low": low,
-        "high": high,
-    }
-    lines = [
-        config.instruction[config.mood].format(**fields),
-        config.constraint[config.label_format].format(**fields),
-    ]
+        return config.minimal_instruction.format(**fields)
+    lines = [config.instruction[config.mood], config.constraint[config.label_format]]
     if config.clarity == "ordinal_explicit":
-        lines.append(config.order_statement.format(**fields))
-    return "\n".join(lines)
+        lines.append(config.order_statement)
+    return "\n".join(line.format(**fields) for line in lines)

@@ -1,4 +1,4 @@
-"""Cells and data sets become requests, and an index: which request answers which row of which cell."""
+"""Cells and data sets become requests, and an index: which requests answer which row of which cell."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from poise.config.schema import Study
-from poise.datasets.sampling import (
-    development_rows,
-    draw_demonstrations,
-    draw_test_rows,
-    optimisation_rows,
-    order_demonstrations,
-    training_pool,
-)
+from poise.cells import Cell
+from poise.datasets.sampling import order_demonstrations, select
 from poise.errors import PoiseError
-from poise.plan import Cell, Plan
+from poise.plan import Plan
 from poise.prompts.render import Renderer
-from poise.prompts.text import Request
+from poise.prompts.text import Generation, Request
 
 
 @dataclass(frozen=True)
@@ -31,8 +24,8 @@ class RequestList:
     requests
         Distinct requests by id, in the order of first use.
     index
-        One row for each (cell, data-set row): ``cell``, ``row`` (id), ``label`` (true class index),
-        ``request`` (id).
+        One row for each (cell, data-set row, part): ``cell``, ``row`` (id), ``label`` (true class index), ``part``
+        (place in ``Renderer.requests``), ``request`` (id).
     regrouped
         Ids of the requests to ask once more in another grouping, for the numerical floor.
     demonstrations
@@ -58,54 +51,75 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         Prepared rows by data-set name.
     """
     requests: dict[str, Request] = {}
-    index: list[tuple[str, str, int, str]] = []
+    index: list[tuple[str, str, int, int, str]] = []
     shown: list[tuple[str, int, str, int]] = []
     regrouped: dict[str, None] = {}
     for cell in cells:
-        demonstrations, rows = select_rows(plan.study, cell, datasets[cell.dataset])
+        demonstrations, rows = select_rows(plan, cell, datasets[cell.dataset])
+        model = plan.study.models[cell.model]
         render = Renderer(
             prompt=plan.prompts[cell.prompt],
-            dataset=plan.study.datasets[cell.dataset],
+            dataset=plan.study.datasets[cell.dataset].scaled(cell.cardinality),
             demonstrations=list(zip(demonstrations["text"], demonstrations["label"], strict=True)),
-            label_tokens=plan.study.models[cell.model].label_tokens,
+            label_tokens=model.label_tokens,
             label_order=cell.label_order,
             placement=cell.placement,
-            chat=plan.study.models[cell.model].chat,
+            chat=model.chat,
+            generation=generation(plan, cell),
+            replicate=cell.replicate,
         )
         shown += [
             (cell.id, rank, row, label)
             for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
         ]
         for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
-            request = render.request(text)
-            requests.setdefault(request.id, request)
-            index.append((cell.id, row, label, request.id))
-            if n < cell.regrouped_rows:
-                regrouped[request.id] = None
+            try:
+                asked = render.requests(text)
+            except ValueError as error:
+                raise PoiseError(f"cell {cell.id} ({cell.dataset}, {cell.factor}={cell.level}): {error}") from error
+            for part, request in enumerate(asked):
+                requests.setdefault(request.id, request)
+                index.append((cell.id, row, label, part, request.id))
+                if n < cell.regrouped_rows:
+                    regrouped[request.id] = None
     return RequestList(
         requests=requests,
-        index=pd.DataFrame(index, columns=["cell", "row", "label", "request"]),
+        index=pd.DataFrame(index, columns=["cell", "row", "label", "part", "request"]),
         regrouped=list(regrouped),
         demonstrations=pd.DataFrame(shown, columns=["cell", "rank", "row", "label"]),
     )
 
 
-def select_rows(study: Study, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def generation(plan: Plan, cell: Cell) -> Generation | None:
+    """How a cell's model writes its answers; None where their labels are scored."""
+    if cell.decoding == "scores":
+        return None
+    limit = plan.study.models[cell.model].max_new_tokens
+    if cell.decoding == "greedy":
+        return Generation(limit)
+    sampling = plan.study.experiment[cell.experiment].stochastic
+    assert sampling is not None
+    return Generation(limit, sampling.temperature, sampling.top_p)
+
+
+def select_rows(plan: Plan, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Demonstrations of a cell, in its order, and the rows it asks about."""
-    dataset = study.datasets[cell.dataset]
-    train, test = rows[rows["table"] == "train"], rows[rows["table"] == "test"]
-    pool = training_pool(train, test, cell.split_mode)
-    where = f"cell {cell.id} ({cell.dataset})"
-    demonstrations = draw_demonstrations(pool, len(dataset.classes), cell.shots, cell.seed, where)
-    if cell.split == "content_free":
-        texts = study.experiment[cell.experiment].content_free
-        ids = [f"content_free_{k}" for k in range(len(texts))]
-        chosen = pd.DataFrame({"id": ids, "text": texts, "label": -1})
-    elif cell.split == "test":
-        chosen = draw_test_rows(test, dataset, cell.rows)
-    else:
-        draw = optimisation_rows if cell.split == "optimisation" else development_rows
-        chosen = draw(pool, demonstrations, cell.rows, cell.split_mode)
-    if chosen.empty:
-        raise PoiseError(f"{where}: no {cell.split} rows are left")
+    experiment = plan.study.experiment[cell.experiment]
+    content_free = cell.split == "content_free"
+    demonstrations, chosen = select(
+        rows,
+        plan.study.datasets[cell.dataset],
+        split="test" if content_free else cell.split,
+        shots=cell.shots,
+        seed=cell.seed,
+        n_rows=cell.rows,
+        n_test_rows=experiment.rows.test,
+        split_mode=cell.split_mode,
+        cardinality=cell.cardinality,
+        redraw=experiment.merged_demonstrations == "redraw",
+        where=f"cell {cell.id} ({cell.dataset})",
+    )
+    if content_free:
+        texts = experiment.content_free
+        chosen = pd.DataFrame({"id": [f"content_free_{k}" for k in range(len(texts))], "text": texts, "label": -1})
     return order_demonstrations(demonstrations, cell.demonstration_order, cell.seed), chosen

@@ -43,19 +43,48 @@ class PromptText:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """How a model writes text.
+
+    Attributes
+    ----------
+    max_new_tokens
+        Tokens written at most.
+    temperature
+        0 is greedy decoding.
+    top_p
+        Sample from the most probable tokens that together have this probability.
+    """
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ValueError(f"max_new_tokens must be 1 or more, temperature 0 or more, 0 < top_p <= 1: found {self}")
+
+
+@dataclass(frozen=True)
 class Request:
-    """One prompt with the label texts to score after it.
+    """One prompt, and what is wanted: the labels' scores after it, or a text (``generation``).
 
     ``labels[k]`` is the text that follows the prompt when the model answers with label k, leading white space
-    included. Equal requests have equal ids and are asked once.
+    included; a generated text is parsed for them by its reader. Equal requests have equal ids and are asked once;
+    another ``replicate`` is asked again.
     """
 
     prompt: PromptText
     labels: tuple[str, ...]
     chat: bool = False
     replicate: int = 0
+    generation: Generation | None = None
 
     @cached_property
     def id(self) -> str:
         """Digest of everything that is sent."""
-        return digest([self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate], 16)
+        sent = [self.prompt.text, self.prompt.n_demonstrations, self.labels, self.chat, self.replicate]
+        if self.generation is not None:
+            how = self.generation
+            sent.append([how.max_new_tokens, float(how.temperature), float(how.top_p)])
+        return digest(sent, 16)

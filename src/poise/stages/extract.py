@@ -82,6 +82,7 @@ def _meta(
     """What a reader needs to trust or repeat a batch; nothing here enters a table."""
     asked_tokens = sum(len(item.query.prompt_ids) for item in tokenised)
     n_new = len(tokenised) - answers.n_resumed
+    texts = answers.responses[answers.responses["text"].notna()]
     return {
         "batch": batch.id,
         "model": batch.model,
@@ -91,6 +92,9 @@ def _meta(
         **engine.description(),
         "rows": len(asked_for.index),
         "requests": len(tokenised),
+        "generated_requests": len(texts),
+        "generated_tokens": int(texts["n_tokens"].sum()),
+        "hidden_tokens": int(texts["n_hidden_tokens"].sum()),
         "resumed_requests": answers.n_resumed,
         "damaged_parts": answers.n_damaged_parts,
         "micro_batches": answers.n_micro_batches,

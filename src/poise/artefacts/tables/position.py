@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pandas as pd
 
 from poise.artefacts.context import (
     Context,
+    among,
+    keys_of,
     mean_sd,
     p_value,
     percent,
@@ -13,9 +18,12 @@ from poise.artefacts.context import (
     percent_sd,
     reference,
 )
+from poise.artefacts.tables.common import NOT_MEASURED
+from poise.artefacts.tables.position_common import distinct_runs
 from poise.artefacts.tables.table import Table
 
-_RUN = ["model", "dataset", "shots", "seed"]
+_RUN = ["experiment", "model", "dataset", "shots", "seed"]
+_SETTING = ["experiment", "model", "dataset", "shots"]
 _PROBES = {"p1": "P1 label order", "p2": "P2 demonstration order", "p3": "P3 placement"}
 _PAIRS = {
     "p2a": "P2a random–ascending",
@@ -23,14 +31,25 @@ _PAIRS = {
     "p3a": "P3a before–after",
     "p3b": "P3b before–split",
 }
+_ALPHA = 0.05  # §3.4
 _MULTIPLE = ("demonstration_order", "placement")
-_NO_GENERATION = "needs stochastic generation, which this version of Poise does not ask for"
+_STOCHASTIC = {"noise": "Noise", "total": "Total"}
+_NO_GENERATION = "no stochastic decoding in this experiment (its key stochastic)"
+_NOT_RUN = "a model behind an API, not run in this study"
+
+
+def baseline_runs(context: Context) -> Context:
+    """Metrics of the baseline setting without correction; a run that several experiments share only once."""
+    rows = context.metrics
+    rows = rows[(rows["factor"] == "") & (rows["method"] == "icl")]
+    return replace(context, metrics=distinct_runs(rows))
 
 
 def datasets_overview(context: Context) -> Table:
     """The ordered data sets (position paper, Table 1)."""
     tidy = []
-    for (name, shots), rows in context.metric("accuracy").groupby(["dataset", "shots"], sort=False):
+    accuracies = baseline_runs(context).metric("accuracy")
+    for (name, shots, rows), group in accuracies.groupby(["dataset", "shots", "n"], sort=False):
         dataset = context.study.datasets[str(name)]
         per_class = int(str(shots).split("_")[0])
         tidy.append(
@@ -40,8 +59,8 @@ def datasets_overview(context: Context) -> Table:
                 "d": per_class * len(dataset.classes) if str(shots).endswith("per_class") else per_class,
                 "domain": dataset.domain,
                 "labels": "|".join(dataset.classes),
-                "test_rows": int(rows["n"].iloc[0]),
-                "provenance": rows["provenance"].iloc[0],
+                "test_rows": int(rows),
+                "provenance": group["provenance"].iloc[0],
             }
         )
     frame = pd.DataFrame(tidy)
@@ -64,108 +83,139 @@ def datasets_overview(context: Context) -> Table:
 
 
 def flip_rates(context: Context) -> Table:
-    """Prediction flip rates of the three probes (position paper, Table 2)."""
-    measured = []
-    for contrast in (*_PROBES, *_PAIRS):
-        rates, worst = context.metric(f"pfr_{contrast}"), context.metric(f"pfr_{contrast}_worst")
-        merged = rates.merge(worst[[*_RUN, "value"]].rename(columns={"value": "worst_case"}), on=_RUN)
-        measured.append(merged.assign(measure=contrast))
-    floor = context.metric("flip_floor")[[*_RUN, "value", "n", "high"]]
-    floor = floor.rename(columns={"value": "floor", "n": "floor_n", "high": "floor_high"})
-    runs = pd.concat(measured, ignore_index=True).merge(floor, on=_RUN, how="left")
-    columns = [
-        *_RUN,
-        "measure",
-        "value",
-        "low",
-        "high",
-        "n",
-        "worst_case",
-        "floor",
-        "floor_n",
-        "floor_high",
-        "provenance",
+    """Prediction flip rates of the three probes and against sampling noise (position paper, Table 2)."""
+    context = baseline_runs(context)
+    tidy = _rates(context)
+    not_run = [
+        name for name, model in context.study.models.items() if model.api and name not in set(context.metrics["model"])
     ]
-    tidy = runs[columns].rename(columns={"value": "pfr"}).assign(decoding="greedy", note="")
     missing = pd.DataFrame(
         [
-            {"model": model, "dataset": dataset, "shots": shots, "measure": measure, "decoding": "stochastic",
-             "provenance": "not measured", "note": _NO_GENERATION}
-            for (model, dataset, shots), _ in runs.groupby(["model", "dataset", "shots"], sort=False)
-            for measure in ("noise", "total")
+            *(
+                {**dict(zip(_SETTING, setting, strict=True)), "measure": measure, "decoding": "stochastic",
+                 "note": _NO_GENERATION}
+                for setting in dict.fromkeys(keys_of(tidy, _SETTING))
+                for measure in _STOCHASTIC
+                if not ((tidy["measure"] == measure) & among(tidy, _SETTING, {setting})).any()
+            ),
+            *(
+                {"model": model, "measure": measure, "decoding": "stochastic" if measure in _STOCHASTIC else "greedy",
+                 "note": _NOT_RUN}
+                for model in not_run
+                for measure in (*_PROBES, *_STOCHASTIC)
+            ),
         ]
-    )  # fmt: skip
-    paper = reference("position/table2.csv", list(runs["model"].unique()), [])
-    paper = (
-        paper.rename(columns={"wilson_low": "low", "wilson_high": "high"})
-        if "sst5" in set(runs["dataset"])
-        else paper.iloc[:0]
-    )
+    ).assign(provenance=NOT_MEASURED)  # fmt: skip
+    same_data = "sst5" in set(tidy["dataset"])
+    paper = reference("position/table2.csv", [*(dict.fromkeys(tidy["model"]) if same_data else ()), *not_run], [])
+    paper = paper.rename(columns={"wilson_low": "low", "wilson_high": "high"}).assign(dataset="sst5")
+    greedy_only = sorted({context.model_title(name) for name in missing.get("model", []) if name not in not_run})
     return Table(
         "Position sensitivity: prediction flip rates (%) with Wilson 95 % intervals",
-        pd.concat([tidy, missing, paper], ignore_index=True),
+        pd.concat([frame for frame in (tidy, missing, paper) if len(frame)], ignore_index=True),
         (
-            ("Three probes, each run", _wide_rates(context, tidy, _PROBES, paper)),
-            ("Pairwise contrasts, mean ± SD over demonstration seeds", _mean_rates(context, runs)),
+            ("Three probes and sampling noise, each run", _wide_rates(context, tidy, not_run, paper)),
+            ("Pairwise contrasts, mean ± SD over demonstration seeds", _mean_rates(context, tidy)),
         ),
         (
             "P2 and P3 count a row as flipped when any order or placement changes its prediction.",
             "Floor: flips between the same requests asked in two groupings. An interval excludes zero for any flip at "
             "all, so read a rate against its floor.",
-            "Worst case counts rows without a parsed answer as flipped; predictions here are the most probable label, "
-            "so none is unparsed.",
-            f"Noise and Total (temperature 0.7): not measured; {_NO_GENERATION}.",
+            "Worst case counts rows without a parsed answer as flipped, in the order of the columns; a most probable "
+            "label is always parsed, text may not be.",
+            "Noise compares two samples of the same prompt, Total a sample of the natural with one of the reversed "
+            "label order, at the experiment's temperature (the paper's: 0.7). McNemar p, one-sided: Total has more "
+            "flips than Noise; ✓ below 0.05, × otherwise.",
+            *([f"Noise and Total of {', '.join(greedy_only)}: not measured, {_NO_GENERATION}."] if greedy_only else []),
+            *([f"Not measured: {', '.join(map(context.model_title, not_run))}, {_NOT_RUN}."] if not_run else []),
             "The prompts are reconstructed: the paper's listings are not public.",
         ),
     )
 
 
-def _wide_rates(context: Context, tidy: pd.DataFrame, probes: dict[str, str], paper: pd.DataFrame) -> pd.DataFrame:
+def _rates(context: Context) -> pd.DataFrame:
+    """One row a run and measure, with worst case and numerical floor; McNemar's p stands with the total."""
+    measured = []
+    for measure in (*_PROBES, *_PAIRS, *_STOCHASTIC):
+        rates, worst = context.metric(f"pfr_{measure}"), context.metric(f"pfr_{measure}_worst")
+        merged = rates.merge(worst[[*_RUN, "value"]].rename(columns={"value": "worst_case"}), on=_RUN, how="left")
+        measured.append(merged.assign(measure=measure))
+    floor = context.metric("flip_floor")[[*_RUN, "value", "n", "high"]]
+    floor = floor.rename(columns={"value": "floor", "n": "floor_n", "high": "floor_high"})
+    p = context.metric("mcnemar_p")
+    p = p[p["condition"] == "noise_total"][[*_RUN, "value", "note"]].assign(measure="total")
+    p = p.rename(columns={"value": "mcnemar_p", "note": "mcnemar_note"})
+    runs = pd.concat(measured, ignore_index=True).merge(floor, on=_RUN, how="left")
+    runs = runs.merge(p, on=[*_RUN, "measure"], how="left").rename(columns={"value": "pfr"})
+    runs["decoding"] = ["stochastic" if measure in _STOCHASTIC else "greedy" for measure in runs["measure"]]
+    columns = [
+        *_RUN, "decoding", "measure", "pfr", "low", "high", "n", "worst_case", "floor", "floor_n", "floor_high",
+        "mcnemar_p", "mcnemar_note", "note", "provenance",
+    ]  # fmt: skip
+    return runs[columns]
+
+
+def _wide_rates(context: Context, tidy: pd.DataFrame, not_run: Sequence[str], paper: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for (model, dataset, shots, seed), group in tidy.groupby(_RUN, sort=False):
-        by_measure = group.set_index("measure")
-        any_row = by_measure.iloc[0]
-        row = {"Model": context.model_title(model), "Data set": context.dataset_title(dataset),
-               "Demonstrations": shots.replace("_", " "), "Seed": str(seed), "n": str(any_row["n"])}  # fmt: skip
-        for probe, title in probes.items():
-            found = by_measure.loc[probe]
-            row[title] = percent_interval(found["pfr"], found["low"], found["high"])
-        row["Worst case"] = " / ".join(percent(by_measure.loc[probe]["worst_case"]) for probe in probes)
-        row["Floor (n)"] = (
-            "–" if pd.isna(any_row["floor"]) else f"{percent(any_row['floor'])} ({int(any_row['floor_n'])})"
-        )
-        row["Noise"] = row["Total"] = "not measured"
-        rows.append(row)
+    titles = {**_PROBES, **_STOCHASTIC}
+    for (experiment, model, dataset, shots, seed), group in tidy.groupby(_RUN, sort=False):
+        found = group.set_index("measure")
+        base = found.iloc[0]
+        row = {**setting_titles(context, experiment, model, dataset, shots), "Seed": str(seed), "n": str(base["n"])}
+        row |= {title: _interval(found, measure) for measure, title in titles.items()}
+        if "total" in found.index:
+            p = found.loc["total", "mcnemar_p"]
+            row["McNemar p"] = f"{p_value(p)} {'✓' if p < _ALPHA else '×'}"
+        shown = [measure for measure in titles if measure in found.index]
+        row["Worst case"] = " / ".join(percent(found.loc[measure, "worst_case"]) for measure in shown)
+        floor = "–" if pd.isna(base["floor"]) else f"{percent(base['floor'])} ({int(base['floor_n'])})"
+        rows.append({**row, "Floor (n)": floor})
+    rows += [{"Model": context.model_title(model), **dict.fromkeys(titles.values(), NOT_MEASURED)} for model in not_run]
     for model, group in paper.groupby("model", sort=False):
-        printed = group.set_index("measure")[["pfr", "low", "high"]].astype(float)
-        row = {
-            "Model": f"{context.model_title(str(model))} (paper)",
-            "Data set": context.dataset_title("sst5"),
-        }
-        row |= {title: percent_interval(*printed.loc[probe]) for probe, title in probes.items()}
-        row |= {title: percent_interval(*printed.loc[title.lower()]) for title in ("Noise", "Total")}
+        printed = group.set_index("measure")
+        row = {"Model": f"{context.model_title(str(model))} (paper)", "Data set": context.dataset_title("sst5")}
+        row |= {title: _interval(printed, measure) for measure, title in titles.items()}
+        total = printed.loc["total"]
+        relation = "< " if total["mcnemar_p_relation"] == "<" else ""
+        row["McNemar p"] = f"{relation}{total['mcnemar_p']} {'✓' if total['significant'] == 'yes' else '×'}"
+        rows.append(row)
+    columns = [
+        "Model", "Data set", "Demonstrations", "Seed", "n", *titles.values(), "McNemar p", "Worst case", "Floor (n)",
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    return frame[[column for column in columns if column in frame]].fillna("–")
+
+
+def _interval(found: pd.DataFrame, measure: str) -> str:
+    if measure not in found.index:
+        return NOT_MEASURED
+    return percent_interval(*found.loc[measure, ["pfr", "low", "high"]].astype(float))
+
+
+def _mean_rates(context: Context, tidy: pd.DataFrame) -> pd.DataFrame:
+    titles = {**_PROBES, **_PAIRS, **_STOCHASTIC}
+    summary = mean_sd(tidy.rename(columns={"pfr": "value"}), [*_SETTING, "measure"])
+    summary["text"] = [percent_sd(mean, sd) for mean, sd in zip(summary["mean"], summary["sd"], strict=True)]
+    rows = []
+    for (experiment, model, dataset, shots), group in summary.groupby(_SETTING, sort=False):
+        row = setting_titles(context, experiment, model, dataset, shots)
+        row |= {titles[measure]: text for measure, text in zip(group["measure"], group["text"], strict=True)}
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")
 
 
-def _mean_rates(context: Context, runs: pd.DataFrame) -> pd.DataFrame:
-    titles = {**_PROBES, **_PAIRS}
-    summary = mean_sd(runs, ["model", "dataset", "shots", "measure"])
-    summary["text"] = [percent_sd(mean, sd) for mean, sd in zip(summary["mean"], summary["sd"], strict=True)]
-    rows = []
-    for (model, dataset, shots), group in summary.groupby(["model", "dataset", "shots"], sort=False):
-        row = {
-            "Model": context.model_title(model),
-            "Data set": context.dataset_title(dataset),
-            "Demonstrations": shots.replace("_", " "),
-        }
-        row |= {titles[measure]: text for measure, text in zip(group["measure"], group["text"], strict=True)}
-        rows.append(row)
-    return pd.DataFrame(rows)
+def setting_titles(context: Context, experiment: str, model: str, dataset: str, shots: str) -> dict[str, str]:
+    """First columns of a line: model, data set, demonstrations."""
+    return {
+        "Model": context.model_title(model),
+        "Data set": context.dataset_title(dataset),
+        "Demonstrations": context.shots_title(experiment, model, shots).replace("-", " "),
+    }
 
 
 def accuracy_tests(context: Context) -> Table:
     """Accuracy under each condition with McNemar's and Cochran's tests (position paper, §3.4)."""
+    context = baseline_runs(context)
     names = {
         "accuracy": "Accuracy",
         "macro_f1": "Macro-F1",
@@ -173,6 +223,7 @@ def accuracy_tests(context: Context) -> Table:
         "mae": "MAE",
         "parse_failure_rate": "Parse failures",
         "label_mass": "Label mass",
+        "text_agreement": "Text agrees",
     }
     tests = {
         "mcnemar_p": "McNemar p (natural better than reversed)",
@@ -181,15 +232,14 @@ def accuracy_tests(context: Context) -> Table:
     }
     shown = context.metrics[context.metrics["metric"].isin([*names, *tests])]
     tidy = shown[[*_RUN, "condition", "metric", "value", "n", "note", "provenance"]].reset_index(drop=True)
-    summary = mean_sd(shown[shown["metric"].isin(names)], ["model", "dataset", "shots", "condition", "metric"])
+    summary = mean_sd(shown[shown["metric"].isin(names)], [*_SETTING, "condition", "metric"])
     rows = []
-    for (model, dataset, shots, condition), group in summary.groupby(
-        ["model", "dataset", "shots", "condition"], sort=False
-    ):
+    for (experiment, model, dataset, shots, condition), group in summary.groupby([*_SETTING, "condition"], sort=False):
         by_metric = group.set_index("metric")
-        row = {"Model": context.model_title(model), "Data set": context.dataset_title(dataset),
-               "Demonstrations": shots.replace("_", " "), "Condition": _condition(condition)}  # fmt: skip
+        row = {**setting_titles(context, experiment, model, dataset, shots), "Condition": _condition(condition)}
         for metric, title in names.items():
+            if metric not in by_metric.index:
+                continue
             mean, sd = by_metric.loc[metric, ["mean", "sd"]]
             is_share = metric not in ("spearman_rho", "mae")
             spread = "" if pd.isna(sd) else f" ± {sd:.3f}"
@@ -198,26 +248,29 @@ def accuracy_tests(context: Context) -> Table:
     return Table(
         "Accuracy under each probe condition, mean ± SD over demonstration seeds, with tests of each run",
         tidy,
-        (("Performance", pd.DataFrame(rows)), ("Tests", _tests(context))),
+        (("Performance", pd.DataFrame(rows).fillna("–")), ("Tests", _tests(context))),
         (
             "McNemar: one-sided, with continuity correction, signed; Cochran's Q over the conditions of a probe.",
             "ρ is 0 where the prediction is constant; MAE in class steps.",
             "Parse failures: greedy decoding would write no label. Label mass: probability that any label follows.",
+            *(
+                ["Text agrees: greedy text names the most probable label, among rows whose first token starts a label."]
+                if "text_agreement" in set(shown["metric"])
+                else []
+            ),
         ),
     )
 
 
 def _tests(context: Context) -> pd.DataFrame:
     rows = []
-    for (model, dataset, shots, seed), group in context.metrics.groupby(_RUN, sort=False):
+    for (experiment, model, dataset, shots, seed), group in context.metrics.groupby(_RUN, sort=False):
         found = group[group["metric"].isin(["mcnemar_p", "cochran_q", "cochran_p"])].set_index(["metric", "condition"])[
             "value"
         ]
         rows.append(
             {
-                "Model": context.model_title(model),
-                "Data set": context.dataset_title(dataset),
-                "Demonstrations": shots.replace("_", " "),
+                **setting_titles(context, experiment, model, dataset, shots),
                 "Seed": str(seed),
                 "McNemar p, label order": p_value(found.get(("mcnemar_p", "label_order"))),
                 **{
@@ -227,7 +280,7 @@ def _tests(context: Context) -> pd.DataFrame:
                 },
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).fillna("–")
 
 
 def _cochran(found: pd.Series, probe: str) -> str:
