@@ -169,8 +169,8 @@ def assign_batches(
     """Gather cells into batches; cells that a batch on disk holds stay there.
 
     So adding cells runs only the new ones, undoing a change runs nothing, and a killed batch resumes: a pending batch
-    is taken up again if the plan still wants all of it. New cells are cut in plan order, where the data set changes
-    once a batch has half of ``batch_requests`` requests, or anywhere once it has them all.
+    is taken up again if the plan still wants all of it. New cells are cut model by model in plan order, where the data
+    set changes once a batch has half of ``batch_requests`` requests, or anywhere once it has them all.
     """
     models = {cell.id: cell.model for cell in cells}
     home: dict[str, Batch] = {}
@@ -181,7 +181,9 @@ def assign_batches(
             home.update(dict.fromkeys(batch.cells, batch))
     chunks: list[list[Cell]] = []
     size = 0
-    for cell in {cell.id: cell for cell in cells if cell.id not in home}.values():
+    new = {cell.id: cell for cell in cells if cell.id not in home}.values()
+    order = {model: k for k, model in enumerate(dict.fromkeys(cell.model for cell in new))}
+    for cell in sorted(new, key=lambda cell: order[cell.model]):
         previous = chunks[-1][-1] if chunks else None
         full = size >= batch_requests or (
             previous is not None and cell.dataset != previous.dataset and 2 * size >= batch_requests

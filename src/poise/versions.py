@@ -10,7 +10,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-EXTRACTION_VERSION = 1
+EXTRACTION_VERSION = 2
 
 _PACKAGE = Path(__file__).parent
 _READING = ("answers.py", "prompts/parsing.py", "prompts/scale.py", "stages/conditions.py")

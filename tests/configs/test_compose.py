@@ -26,7 +26,7 @@ CONF = ROOT / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 
 # Names that a user of the configuration makes up: their parent's comment explains them.
-NAMED = {"contrasts", "levels", "factor", "instruction", "constraint", "tables", "experiment"}
+NAMED = {"contrasts", "levels", "factor", "instruction", "minimal_instruction", "constraint", "tables", "experiment"}
 
 
 def of_group(group: str) -> list[str]:

@@ -27,7 +27,11 @@ def _model(kind: str) -> Any:
         "llama": lambda: hf.LlamaConfig(**text, num_hidden_layers=2),
         "mistral": lambda: hf.MistralConfig(**text, num_hidden_layers=2, sliding_window=6),
         "gemma3": lambda: hf.Gemma3TextConfig(
-            **text, num_hidden_layers=2, sliding_window=6, layer_types=["sliding_attention", "full_attention"]
+            **text,
+            num_hidden_layers=2,
+            sliding_window=6,
+            layer_types=["sliding_attention", "full_attention"],
+            query_pre_attn_scalar=1,  # attention that matters, though the weights are random
         ),
         "gemma2": lambda: hf.Gemma2Config(**text, num_hidden_layers=2, sliding_window=6),
         "gpt2": lambda: hf.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, initializer_range=0.4),

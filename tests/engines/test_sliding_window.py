@@ -1,13 +1,12 @@
 """Packing for models with sliding windows, against one plain full forward pass for each label, in float32.
 
-Tiny models with random weights stand for the real ones, drawn wide enough that what a token sees moves its scores by whole
-nats. They need no download. The real Gemma is asked where it is prepared.
+Tiny models with random weights stand for the real ones, drawn wide enough that what a token sees moves its scores far
+beyond the tolerance. They need no download. The real Gemma is asked where it is prepared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def queries() -> list[Query]:
-    """Prompts around the window's length and far longer, with and without shared prefixes; labels of one to four tokens."""
+    """Prompts around the window's length and far longer, with and without shared prefixes; labels of 1 to 4 tokens."""
     random = np.random.default_rng(0)
 
     def draw(n: int) -> tuple[int, ...]:
@@ -156,11 +155,11 @@ def test_masks_of_a_small_pack_by_hand() -> None:
 # --- the real Gemma 3 ---
 
 PARAGRAPH = (
-    "The Industrial Revolution was a period of major mechanization and innovation that began in Great Britain during the "
-    "mid-18th century and later spread throughout much of the world. It was preceded by improvements in agriculture, which "
-    "allowed fewer farmers to feed a growing population, and it drew many people from the countryside into the towns. Steam "
-    "engines, first used to pump water out of mines, soon drove mills and locomotives, and the price of cotton cloth fell so "
-    "far that ordinary families could afford it."
+    "The Industrial Revolution was a period of major mechanization and innovation that began in Great Britain during "
+    "the mid-18th century and later spread throughout much of the world. It was preceded by improvements in "
+    "agriculture, which allowed fewer farmers to feed a growing population, and it drew many people from the "
+    "countryside into the towns. Steam engines, first used to pump water out of mines, soon drove mills and "
+    "locomotives, and the price of cotton cloth fell so far that ordinary families could afford it."
 )
 
 

@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from poise.answers import CellAnswers
 from poise.config.methods import Method
 from poise.metrics import cobias
-from poise.stages.correct import CURVE_POINTS, Run, optimisation_subset, predict
+from poise.stages.correct import Run, predict
+from poise.stages.fitting import CURVE_POINTS, optimisation_subset
 
 N_CLASSES = 3
 METHOD: TypeAdapter[Method] = TypeAdapter(Method)

@@ -238,6 +238,22 @@ def test_test_rows_by_each_draw():
 
 
 @pytest.mark.parametrize(
+    ("counts", "size", "quotas"),
+    [
+        ([50, 50, 50], 15, [5, 5, 5]),
+        ([50, 50, 50], 16, [6, 5, 5]),
+        ([50, 2, 50], 15, [7, 2, 6]),
+        ([1, 2, 3], 6, [1, 2, 3]),
+    ],
+)
+def test_a_balanced_draw_takes_as_many_of_each_class_as_there_are(counts, size, quotas):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    rows = pd.DataFrame({"id": [str(k) for k in range(len(labels))], "text": "x", "label": labels})
+    drawn = draw_test_rows(rows, toy(3, test_draw="balanced"), size)
+    assert np.bincount(drawn["label"], minlength=3).tolist() == quotas
+
+
+@pytest.mark.parametrize(
     "index",
     [range(59, -1, -1), [f"row {k}" for k in range(60)], [0] * 60],
     ids=["reversed", "text", "all equal"],

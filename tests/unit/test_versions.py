@@ -13,9 +13,10 @@ from tests.conftest import ROOT
 
 RECORD = Path(__file__).parent / "extraction_code.json"
 CODE = [
-    "answers.py", "datasets/sampling.py", "datasets/tables.py", "engines/ask.py", "engines/dummy.py", "engines/gguf.py",
-    "engines/labels.py", "engines/packing.py", "engines/transformers.py", "prompts/render.py", "prompts/requests.py",
-    "prompts/text.py",
+    "answers.py", "cells.py", "datasets/sampling.py", "datasets/tables.py", "engines/ask.py", "engines/attention.py",
+    "engines/decode.py", "engines/dummy.py", "engines/generation.py", "engines/gguf.py", "engines/labels.py",
+    "engines/packing.py", "engines/transformers.py", "prompts/paradigms.py", "prompts/render.py", "prompts/requests.py",
+    "prompts/scale.py", "prompts/text.py",
 ]  # fmt: skip
 _SILENT = {
     tokenize.COMMENT,

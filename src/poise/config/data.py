@@ -133,7 +133,7 @@ class Dataset(Strict):
     on_empty_text: Literal["error", "keep"] = "error"
     on_duplicate_text: Literal["keep", "drop"] = "drop"
     train_rows: int | None = Field(default=None, gt=0)
-    test_draw: Literal["all", "first", "random", "stratified"] = "all"
+    test_draw: Literal["all", "first", "random", "stratified", "balanced"] = "all"
     test_rows: int | None = Field(default=None, gt=0)
     prompt: Prompt
 

@@ -12,7 +12,7 @@ from poise.config.base import Slug, Strict
 Answers = Literal["numeric", "letter", "natural_language", "neutral_id"]
 Mood = Literal["imperative", "interrogative", "indicative"]
 
-# What a template may ask for; poise.prompts.render fills it.
+# What a template may ask for; poise.prompts.scale fills it.
 PLACEHOLDERS = frozenset(
     {
         "task",
@@ -67,7 +67,7 @@ class OrdinalPrompt(Strict):
     connector: Literal["newline", "space", "newline_tab"]
     mood: Mood
     instruction: dict[Mood, str]
-    minimal_instruction: str
+    minimal_instruction: dict[Mood, str]
     constraint: dict[Answers, str]
     order_statement: str
     after_cue: Literal["once", "repeat"] = "once"
@@ -79,7 +79,7 @@ class OrdinalPrompt(Strict):
             {
                 f"instruction.{self.mood}": self.instruction.get(self.mood),
                 f"constraint.{self.label_format}": self.constraint.get(self.label_format),
-                "minimal_instruction": self.minimal_instruction,
+                f"minimal_instruction.{self.mood}": self.minimal_instruction.get(self.mood),
                 "order_statement": self.order_statement,
             }
         )

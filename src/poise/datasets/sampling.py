@@ -300,7 +300,7 @@ def _pool_order(pool: pd.DataFrame, demonstrations: pd.DataFrame, split_mode: st
 
 
 def draw_test_rows(rows: pd.DataFrame, dataset: Dataset, n: int | None) -> pd.DataFrame:
-    """Draw the fixed test rows of a data set: all, the first, or ``n`` by a random or a stratified draw."""
+    """Draw the fixed test rows of a data set: all, the first, or ``n`` by a random, stratified or balanced draw."""
     limits = [limit for limit in (n, dataset.test_rows) if limit is not None]
     size = min([*limits, len(rows)])
     if dataset.test_draw in ("all", "first") or size == len(rows):
@@ -309,7 +309,8 @@ def draw_test_rows(rows: pd.DataFrame, dataset: Dataset, n: int | None) -> pd.Da
     if dataset.test_draw == "random":
         return rows.iloc[np.sort(generator.choice(len(rows), size, replace=False))]
     labels = rows["label"].to_numpy()
-    quotas = stratified_quotas(np.bincount(labels, minlength=len(dataset.classes)), size)
+    draw = balanced_quotas if dataset.test_draw == "balanced" else stratified_quotas
+    quotas = draw(np.bincount(labels, minlength=len(dataset.classes)), size)
     picked = [
         generator.choice(np.flatnonzero(labels == label), quota, replace=False)
         for label, quota in enumerate(quotas)
@@ -324,4 +325,15 @@ def stratified_quotas(counts: np.ndarray, size: int) -> np.ndarray:
     quotas = np.floor(exact).astype(int)
     largest = np.argsort(-(exact - quotas), kind="stable")
     quotas[largest[: size - quotas.sum()]] += 1
+    return quotas
+
+
+def balanced_quotas(counts: np.ndarray, size: int) -> np.ndarray:
+    """Rows per class of a balanced draw: as equal as the counts allow (remainders to the lower classes)."""
+    quotas = np.zeros_like(counts)
+    while quotas.sum() < size:
+        open_classes = np.flatnonzero(quotas < counts)
+        share, rest = divmod(size - quotas.sum(), len(open_classes))
+        wanted = np.full(len(open_classes), share) + (np.arange(len(open_classes)) < rest)
+        quotas[open_classes] = np.minimum(quotas[open_classes] + wanted, counts[open_classes])
     return quotas

@@ -1,7 +1,8 @@
 """Which tokens the layers of a model attend to, written down as masks for a packed sequence.
 
-A layer attends to the whole context or to a sliding window: the last ``window`` positions, its own among them. Distances
-are those of positions in the prompt, not of places in the pack, so a packed prompt sees what it would see by itself.
+A layer attends to the whole context or to a sliding window: the last ``window`` positions, its own among them.
+Distances are those of positions in the prompt, not of places in the pack, so a packed prompt sees what it would see by
+itself.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def header(config: OrdinalPrompt, dataset: Dataset, label_order: str) -> str:
     """Render the task header: instruction and label space, answer constraint, direction of the scale."""
     fields = placeholders(dataset, config.label_format, label_order)
     if config.clarity == "minimal":
-        return config.minimal_instruction.format(**fields)
+        return config.minimal_instruction[config.mood].format(**fields)
     lines = [config.instruction[config.mood], config.constraint[config.label_format]]
     if config.clarity == "ordinal_explicit":
         lines.append(config.order_statement)

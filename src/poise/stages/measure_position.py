@@ -104,14 +104,19 @@ def _setting_rows(
     """
     config = plan.study.experiment[experiment]
     probes = [plan.study.probes[name] for name in config.probes]
-    halves = experiment in selects(plan.study)
-    if halves and shared["factor"] == "configuration":
-        return _measured(shared, labels, predictions, classes, probes, ~selection_half(labels))
-    rows = _measured(shared, labels, predictions, classes, probes, np.ones(len(labels), dtype=bool))
-    if halves and not shared["factor"]:
+    among = _reported(plan, experiment, shared["factor"], labels)
+    rows = _measured(shared, labels, predictions, classes, probes, among)
+    if experiment in selects(plan.study) and not shared["factor"]:
         again = {**shared, "factor": "configuration", "level": "baseline"}
-        rows += _measured(again, labels, predictions, classes, probes, ~selection_half(labels))
+        among = _reported(plan, experiment, "configuration", labels)
+        rows += _measured(again, labels, predictions, classes, probes, among)
     return rows
+
+
+def _reported(plan: Plan, experiment: str, factor: str, labels: np.ndarray) -> np.ndarray:
+    """Mask of the rows that a factor is reported on: those that no configuration was chosen on, or all."""
+    halves = factor == "configuration" and experiment in selects(plan.study)
+    return ~selection_half(labels) if halves else np.ones(len(labels), dtype=bool)
 
 
 def selection_half(labels: np.ndarray) -> np.ndarray:
