@@ -101,7 +101,8 @@ def reader(folder: Path) -> Plan:
     overrides = [
         "study=demo", "name=reader", "engine=dummy", "engine.signal=60", "engine.noise=0", "seeds=[0]",
         "dataset=[mine,mute]", "method=[icl,label_averaging,demonstration_averaging,pride]",
-        "experiment=[position,factors]", *experiments, "experiment.position.methods=null", "experiment.position.stochastic={temperature:0.7,top_p:1.0}",
+        "experiment=[position,factors]", *experiments, "experiment.position.methods=null",
+        "experiment.position.stochastic={temperature:0.7,top_p:1.0}",
         "experiment.factors.seeds=[0]", "experiment.factors.selection=measured", "factor.demo_count.baseline=3_shot",
     ]  # fmt: skip
     plan = _run(folder, *overrides)

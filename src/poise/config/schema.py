@@ -227,6 +227,9 @@ class Study(Strict):
             raise ValueError(f"{where}.prompt: the position instrument needs an ordinal prompt")
         if self.factors_of(experiment) and len(experiment.shots) != 1:
             raise ValueError(f"{where}.shots: factors vary one baseline, found {experiment.shots}")
+        averaged = [name for name in self.methods_of(experiment) if "ascending" in levels_needed(self.methods[name])]
+        if averaged and "0_per_class" in experiment.shots:
+            raise ValueError(f"{where}.methods: {averaged[0]} needs demonstrations to reorder, found shots 0_per_class")
         for dataset in experiment.datasets:
             if not self.datasets[dataset].ordered:
                 raise ValueError(f"{where}.datasets: {dataset} is not ordered (dataset.{dataset}.ordered)")

@@ -11,7 +11,7 @@ from poise import metrics as m
 from poise import paths
 from poise.answers import CellAnswers, CellChoices, read_answers, read_choices, read_demonstrations
 from poise.cells import BASE_CONDITION, Cell, corrected
-from poise.config.prompts import OrdinalPrompt
+from poise.config.prompts import OrdinalPrompt, PairwisePrompt
 from poise.config.schema import Probe, selects
 from poise.files import read_parquet
 from poise.plan import Plan
@@ -53,6 +53,10 @@ def position(plan: Plan, experiment: str, model: str, dataset: str) -> list[dict
         rows += _setting_rows(
             plan, experiment, {**shared, "factor": factor, "level": level}, labels, predictions, classes
         )
+        if isinstance(plan.prompts[first.prompt], PairwisePrompt):
+            rows += _orderless(
+                plan, experiment, {**shared, "factor": factor, "level": level}, list(predictions), labels
+            )
         icl = Tidy(**shared, factor=factor, level=level, method="icl")
         _add_semantic(icl, plan, members, choices, _reported(plan, experiment, factor, labels))
         if first.decoding == "scores" and "icl" in predictions and _is_pointwise(plan, first):
@@ -117,6 +121,23 @@ def _reported(plan: Plan, experiment: str, factor: str, labels: np.ndarray) -> n
     """Mask of the rows that a factor is reported on: those that no configuration was chosen on, or all."""
     halves = factor == "configuration" and experiment in selects(plan.study)
     return ~selection_half(labels) if halves else np.ones(len(labels), dtype=bool)
+
+
+def _orderless(
+    plan: Plan, experiment: str, shared: dict[str, Any], methods: Sequence[str], labels: np.ndarray
+) -> list[dict[str, Any]]:
+    """Flip rates of pairwise inference under probes that cannot touch it: each pair is a prompt of its own."""
+    note = "0 by construction: a pair is asked by itself, whatever the order and the place of the others"
+    rows: list[dict[str, Any]] = []
+    for method in methods:
+        tidy = Tidy(**shared, method=method)
+        for probe in map(plan.study.probes.get, plan.study.experiment[experiment].probes):
+            if probe is not None and probe.field != "label_order":
+                for contrast in probe.contrasts:
+                    tidy.add(f"pfr_{contrast}", 0.0, condition=contrast, n=len(labels), note=note)
+                    tidy.add(f"pfr_{contrast}_worst", 0.0, condition=contrast, n=len(labels), note=note)
+        rows += tidy.rows
+    return rows
 
 
 def selection_half(labels: np.ndarray) -> np.ndarray:

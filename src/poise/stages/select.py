@@ -72,7 +72,7 @@ def combine(
         best, best_value = None, means["", ""].get(objective, float("nan"))
         for name, level in factor.changes.items():
             value = means.get((factor.name, name), {}).get(objective)
-            if value is not None and not sign * value <= sign * best_value:
+            if value is not None and np.isfinite(value) and not sign * value <= sign * best_value:
                 best, best_value = level, value
         if best is not None:
             prompt |= best.prompt

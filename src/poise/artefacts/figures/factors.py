@@ -187,7 +187,7 @@ def _limits(set_limits: Callable[[float, float], object], wide: pd.DataFrame, me
     sd = np.nan_to_num(sd)
     low, high = np.nanmin([mean - sd, base]), np.nanmax([mean + sd, base])
     centre, half = (low + high) / 2, max(high - low, _LEAST_SPAN) / 2
-    set_limits(centre - 1.35 * half, centre + 1.35 * half)
+    set_limits(max(centre - 1.35 * half, -5.0), min(centre + 1.35 * half, 105.0))  # per cent
 
 
 def _factor_title(context: Context, factor: str) -> str:

@@ -19,7 +19,7 @@ from poise.artefacts.context import (
     reference,
 )
 from poise.artefacts.tables.common import NOT_MEASURED
-from poise.artefacts.tables.position_common import distinct_runs
+from poise.artefacts.tables.position_common import distinct_series
 from poise.artefacts.tables.table import Table
 
 _RUN = ["experiment", "model", "dataset", "shots", "seed"]
@@ -39,10 +39,16 @@ _NOT_RUN = "a model behind an API, not run in this study"
 
 
 def baseline_runs(context: Context) -> Context:
-    """Metrics of the baseline setting without correction; a run that several experiments share only once."""
-    rows = context.metrics
-    rows = rows[(rows["factor"] == "") & (rows["method"] == "icl")]
-    return replace(context, metrics=distinct_runs(rows))
+    """Metrics of the baseline setting without correction, a series that several experiments share only once.
+
+    Experiments that vary factors measure it on few rows, for comparison with their levels: they are left out where
+    another experiment has it.
+    """
+    metrics = context.metrics
+    varied = set(metrics[metrics["factor"] != ""]["experiment"])
+    rows = metrics[(metrics["factor"] == "") & (metrics["method"] == "icl")]
+    plain = rows[~rows["experiment"].isin(varied)]
+    return replace(context, metrics=distinct_series(plain if len(plain) else rows))
 
 
 def datasets_overview(context: Context) -> Table:

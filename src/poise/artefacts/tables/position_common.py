@@ -155,11 +155,13 @@ def model_series(values: pd.DataFrame, first: str) -> pd.DataFrame:
     return found
 
 
-def distinct_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tidy rows without the runs that another experiment shows too: same number of rows, same values, no fewer."""
-    keys = ["experiment", "model", "dataset", "shots", "seed"]
+def distinct_series(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tidy rows without the series (all seeds of a setting) that another experiment has too, with the same values."""
+    keys = ["experiment", "model", "dataset", "shots"]
     content = {
-        key: set(keys_of(group[group["value"].notna()], ["method", "condition", "metric", "class", "value", "n"]))
+        key: set(
+            keys_of(group[group["value"].notna()], ["seed", "method", "condition", "metric", "class", "value", "n"])
+        )
         for key, group in rows.groupby(keys, sort=False)
     }
     kept: list[tuple[object, ...]] = []
