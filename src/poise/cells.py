@@ -19,7 +19,7 @@ BASE_CONDITION = {"label_order": "natural", "demonstration_order": "base", "plac
 
 @dataclass(frozen=True)
 class Cell:
-    """One unit of measurement: which prompts are asked of which model (DESIGN.md, "cell").
+    """One unit of measurement: which prompts are asked of which model.
 
     ``id`` is the digest of the output-affecting configuration. ``experiment``, ``factor`` and ``level`` only say who
     asked: experiments with equal cells share the answers. ``prompt`` is a key of the plan's prompts, whose kind is the

@@ -79,7 +79,7 @@ def test_label_tokens_are_the_authors(study: Study, model: str) -> None:
     assert config.label_tokens.scoring == ("first" if model == "gpt2-xl" else "mean")
     request = Renderer(
         study.datasets["agnews"].prompt, study.datasets["agnews"], [("A demonstration.", 2)], config.label_tokens
-    ).request("A query.")
+    ).requests("A query.")[0]
     assert request.prompt.text == (
         "Please classify the news articles into the categories of World, Sports, Business, and Technology.\n\n"
         "Article: A demonstration.\nAnswer: Business\n\n====\n\nArticle: A query.\nAnswer:"

@@ -89,7 +89,7 @@ def prepare(dataset: Dataset, root: Path) -> pd.DataFrame:
 
 
 def normalised(texts: pd.Series) -> pd.Series:
-    """Lower-case with single spaces: two texts that agree here count as the same row (DESIGN.md, rule 7)."""
+    """Lower-case with single spaces: two texts that agree here count as the same row."""
     return texts.str.lower().str.split().str.join(" ")
 
 

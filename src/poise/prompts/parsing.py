@@ -16,8 +16,7 @@ def parse_label(text: str, labels: Sequence[str]) -> int:
     Where two labels start at the same place the longer one counts, so ``very negative`` is never read as ``negative``
     or ``very``. A token ends where letters, digits, underscores and combining marks end: ``10`` does not hold ``1``,
     nor ``Option_10`` ``Option_1``; a decimal number is one token (``4.5`` holds neither 4 nor 5). The words of a label
-    may stand apart by any white space, or by a hyphen. The rule is the position paper's as reconstructed in
-    research/papers.md §5, row 11.
+    may stand apart by any white space, or by a hyphen. The paper does not print its rule; this one is reconstructed.
 
     It has a consequence for letters: in a sentence the article ``a`` is label ``A``, so letters are only safe with
     models that answer with little else.
