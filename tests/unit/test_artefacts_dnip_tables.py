@@ -30,7 +30,7 @@ METHODS = [
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(["study=demo", "name=t", f"method=[{','.join(METHODS)}]"])
+    return make_plan(["study=demo", "name=t", f"method=[{','.join(METHODS)}]", "experiment.position.methods=[]"])
 
 
 @pytest.fixture(scope="module")
