@@ -104,11 +104,13 @@ def read_position_runs(plan: Plan, cells: Sequence[Cell]) -> Iterator[PositionRu
     for cell in cells:
         if not cell.factor and cell.decoding == asked_decoding(plan, cell):
             runs.setdefault((cell.shots, cell.seed), []).append(cell)
+    asked = [cell for members in runs.values() for cell in members]
+    found = read_answers(plan, [cell for cell in asked if cell.decoding == "scores"])
+    answers = {key: answer.rounded(decimals) for key, answer in found.items()}
+    choices = read_choices(plan, [cell for cell in asked if cell.split == "test"])
     for (shots, seed), members in runs.items():
         test = [cell for cell in members if cell.split == "test"]
         scored = [cell for cell in members if cell.decoding == "scores"]
-        answers = {key: answer.rounded(decimals) for key, answer in read_answers(plan, scored).items()}
-        choices = read_choices(plan, test)
         first = choices[test[0].id]
         yield PositionRun(
             shots=shots,

@@ -31,12 +31,13 @@ def position(plan: Plan, experiment: str, model: str, dataset: str) -> list[dict
     asked = [cell for cell in cells if cell.decoding == asked_decoding(plan, cell)]
     choices = read_choices(plan, cells)
     demonstrations = read_demonstrations(plan, asked)
+    answers = read_answers(plan, [cell for cell in asked if cell.decoding == "scores" and _is_pointwise(plan, cell)])
     corrections = _read_corrections(plan, experiment, model, dataset)
     rows: list[dict[str, Any]] = []
     for (shots, seed, factor, level), members in _settings(asked).items():
         shared = {
             "experiment": experiment, "model": model, "dataset": dataset, "shots": shots, "seed": seed,
-            "provenance": provenance(plan),
+            "factor": factor, "level": level, "provenance": provenance(plan),
         }  # fmt: skip
         first = members[0]
         classes = plan.classes(first)
@@ -50,21 +51,16 @@ def position(plan: Plan, experiment: str, model: str, dataset: str) -> list[dict
                 predictions.setdefault(method, {})[cell.condition] = predicted
         if not factor:
             predictions |= corrections.get((shots, seed), {})
-        rows += _setting_rows(
-            plan, experiment, {**shared, "factor": factor, "level": level}, labels, predictions, classes
-        )
+        rows += _setting_rows(plan, experiment, shared, labels, predictions, classes)
         if isinstance(plan.prompts[first.prompt], PairwisePrompt):
-            rows += _orderless(
-                plan, experiment, {**shared, "factor": factor, "level": level}, list(predictions), labels
-            )
-        icl = Tidy(**shared, factor=factor, level=level, method="icl")
+            rows += _orderless(plan, experiment, shared, list(predictions), labels)
+        icl = Tidy(**shared, method="icl")
         _add_semantic(icl, plan, members, choices, _reported(plan, experiment, factor, labels))
-        if first.decoding == "scores" and "icl" in predictions and _is_pointwise(plan, first):
-            answers = read_answers(plan, members)
-            for cell in members:
+        for cell in members:
+            if cell.id in answers:
                 _add_scoring(icl, answers[cell.id], cell.condition)
-            if not factor:
-                _add_floor(icl, answers[next(cell.id for cell in members if cell.condition == BASE)])
+                if not factor and cell.condition == BASE:
+                    _add_floor(icl, answers[cell.id])
         if not factor:
             texts = [cell for cell in cells if (cell.shots, cell.seed, cell.factor) == (shots, seed, "")]
             add_stochastic(icl, texts, choices, predictions["icl"][BASE], len(classes))

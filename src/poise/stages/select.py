@@ -93,11 +93,12 @@ def _values(plan: Plan, cells: Sequence[Cell]) -> dict[tuple[str, str], dict[str
         predicted = classes_of(found.choices[:, 0], len(plan.classes(cell)), cell.label_order)
         runs.setdefault(key, {})[cell.condition] = predicted[half]
         labels[key] = found.labels[half]
+    contrasts = contrast_conditions(plan)
     values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for key, by_condition in runs.items():
         numbers = values.setdefault(key[:2], {})
         numbers.setdefault("accuracy", []).append(m.accuracy(labels[key], by_condition[BASE]))
-        for contrast, pair in contrast_conditions(plan).items():
+        for contrast, pair in contrasts.items():
             if all(condition in by_condition for condition in pair):
                 numbers.setdefault(contrast, []).append(m.flip_rate(*(by_condition[name] for name in pair)).rate)
     return values
