@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,20 @@ def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("POISE_CONF", raising=False)
     monkeypatch.delenv("POISE_PLAN", raising=False)
+
+
+@pytest.fixture
+def figure_style() -> Iterator[None]:
+    """Figures as the stage draws them: the project's style, no display, nothing left open."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
+    from poise.artefacts.figures.style import STYLE
+
+    mpl.use("Agg")
+    with mpl.rc_context(STYLE):
+        yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="session")

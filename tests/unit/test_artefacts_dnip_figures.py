@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -19,11 +18,12 @@ from matplotlib.figure import Figure
 from poise.artefacts.context import Context
 from poise.artefacts.figures import annealing, comparison, illustration
 from poise.artefacts.figures.common import grid
-from poise.artefacts.figures.style import STYLE
 from poise.artefacts.registry import ARTEFACTS
 from poise.plan import Plan
 from poise.planfile import make_plan
 from poise.stages.measure import tidy_frame
+
+pytestmark = pytest.mark.usefixtures("figure_style")
 
 FIGURES = [name for name in ARTEFACTS if name.startswith("dnip_figure")]
 METHODS = list(dict.fromkeys([*comparison.PEERS, *comparison.ABLATIONS, *comparison.SINGLE, "dnip_metropolis"]))
@@ -32,14 +32,6 @@ METHODS = list(dict.fromkeys([*comparison.PEERS, *comparison.ABLATIONS, *compari
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return make_plan(["study=demo"])
-
-
-@pytest.fixture(autouse=True)
-def _style() -> Iterator[None]:
-    mpl.use("Agg")
-    with mpl.rc_context(STYLE):
-        yield
-    plt.close("all")
 
 
 def _row(metric: str, value: float, **columns: Any) -> dict[str, Any]:

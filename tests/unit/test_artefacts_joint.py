@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from poise.artefacts.context import Context
 from poise.artefacts.figures import joint as figures
-from poise.artefacts.figures.style import STYLE
 from poise.artefacts.tables import joint
 from poise.config.methods import (
     BatchCalibrationMethod,
@@ -28,6 +25,8 @@ from poise.config.methods import (
 from poise.config.schema import Study
 from poise.planfile import make_plan
 from poise.stages.tidy import tidy_frame
+
+pytestmark = pytest.mark.usefixtures("figure_style")
 
 REVERSED = "label_order=reversed"
 METHODS = [
@@ -42,14 +41,6 @@ METHODS = [
 @pytest.fixture(scope="module")
 def study() -> Study:
     return make_plan(["study=demo"]).study.model_copy(update={"method": {m.name: m for m in METHODS}})
-
-
-@pytest.fixture(autouse=True)
-def _style() -> Iterator[None]:
-    mpl.use("Agg")
-    with mpl.rc_context(STYLE):
-        yield
-    plt.close("all")
 
 
 def _row(metric: str, value: float, **columns: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -20,11 +19,12 @@ from poise import paths
 from poise.artefacts.context import Context
 from poise.artefacts.figures import factors, forest, position
 from poise.artefacts.figures.labels import place_labels
-from poise.artefacts.figures.style import STYLE
 from poise.artefacts.tables.position_common import settings
 from poise.config.schema import Study
 from poise.planfile import make_plan
 from poise.stages.tidy import tidy_frame
+
+pytestmark = pytest.mark.usefixtures("figure_style")
 
 MODEL = "smollm2-135m-instruct"
 CONTRASTS = ("p1", "p2", "p2a", "p2b", "p3", "p3a", "p3b")
@@ -33,14 +33,6 @@ CONTRASTS = ("p1", "p2", "p2a", "p2b", "p3", "p3a", "p3b")
 @pytest.fixture(scope="module")
 def study() -> Study:
     return make_plan(["study=demo"]).study
-
-
-@pytest.fixture(autouse=True)
-def _style() -> Iterator[None]:
-    mpl.use("Agg")
-    with mpl.rc_context(STYLE):
-        yield
-    plt.close("all")
 
 
 def _row(metric: str, value: float, **columns: Any) -> dict[str, Any]:
