@@ -10,7 +10,8 @@ from typing import Any
 from poise.config.data import Dataset
 from poise.config.methods import DNIPMethod, Method
 from poise.config.prompts import ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
-from poise.config.schema import Engine, Experiment, Model, Study, identity, level_prompt
+from poise.config.engines import EngineConfig
+from poise.config.schema import Experiment, Model, Study, identity, level_prompt
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION
 
@@ -143,19 +144,19 @@ def corrected(study: Study, experiment: Experiment, model: str) -> list[str]:
     return [name for name, kind in kinds.items() if kind != "icl"]
 
 
-def reachable(engine: Engine, model: Model) -> bool:
-    """Whether an engine can ask a model at all."""
-    return engine.kind == "dummy" or not model.api
+def reachable(engine: EngineConfig, model: Model) -> bool:
+    """Whether an engine can ask a model at all: servers are asked for models behind an API, engines load weights."""
+    return engine.kind == "dummy" or model.api == (engine.kind == "openai")
 
 
 def expand_cells(study: Study, dataset_digests: Mapping[str, str], model_digests: Mapping[str, str]) -> Iterator[Cell]:
     """Yield all cells of a study; a model that the engine cannot reach has none."""
-    engine = identity(study.engine)
     for experiment in study.experiment.values():
         for model in experiment.models or list(study.models):
             config = study.models[model]
-            if not reachable(study.engine, config):
+            if not reachable(study.engine_of(config), config):
                 continue
+            engine = identity(study.engine_of(config))
             model_identity = [
                 model_digests[model],
                 config.chat,

@@ -49,6 +49,8 @@ def describe_plan(plan: Plan, path: Path) -> str:
 def _caveats(plan: Plan, model: Model) -> str:
     """What to know of a model before trusting, or waiting for, its rows."""
     notes = ["assumed: the paper does not name the checkpoint"] if model.assumed else []
-    if not reachable(plan.study.engine, model):
-        notes.append(f"no engine here reaches it ({plan.study.engine.kind}): no cells, its rows are not measured")
+    engine = plan.study.engine_of(model)
+    if not reachable(engine, model):
+        hint = "add +engine@api=openai to ask it" if model.api else "its weights need engine=transformers or vllm"
+        notes.append(f"the {engine.kind} engine does not reach it: no cells, its rows are not measured; {hint}")
     return "".join(f" ({note})" for note in notes)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from poise.config.schema import Engine as EngineConfig
+from poise.config.engines import DummyConfig
 from poise.engines.ask import Tokenised, ask, tokenise
 from poise.engines.base import LabelScores, MicroBatch, Query
 from poise.engines.dummy import DummyEngine
@@ -17,7 +17,7 @@ from poise.errors import PoiseError
 from poise.files import write_parquet
 from poise.prompts.text import PromptText, Request
 
-CONFIG = EngineConfig(kind="dummy", noise=1.0, signal=1.0)
+CONFIG = DummyConfig(noise=1.0, signal=1.0)
 BLOCK = "Sentence: filler\nLabel: 1\n\n"
 
 
@@ -136,10 +136,10 @@ def test_responses_have_their_documented_columns(tmp_path: Path) -> None:
 def test_dummy_plants_what_it_says() -> None:
     prompt = "[1: negative, 2: positive]\n\nSentence: so positive\nLabel:"
     query = Query(tuple(prompt.encode()), (b" 1", b" 2"))  # type: ignore[arg-type]
-    answer = DummyEngine(EngineConfig(kind="dummy", signal=2.0)).score([query], MicroBatch((0,)))[0]
+    answer = DummyEngine(DummyConfig(signal=2.0)).score([query], MicroBatch((0,)))[0]
     assert answer.logprobs[1] - answer.logprobs[0] == pytest.approx(2.0)
-    answer = DummyEngine(EngineConfig(kind="dummy", class_bias=[3.0])).score([query], MicroBatch((0,)))[0]
+    answer = DummyEngine(DummyConfig(class_bias=[3.0])).score([query], MicroBatch((0,)))[0]
     assert answer.logprobs[0] - answer.logprobs[1] == pytest.approx(3.0)
     shown = Query(tuple(f"Sentence: a\nLabel: 2\n\n{prompt}".encode()), (b" 1", b" 2"))  # type: ignore[arg-type]
-    answer = DummyEngine(EngineConfig(kind="dummy", position_bias=1.5)).score([shown], MicroBatch((0,)))[0]
+    answer = DummyEngine(DummyConfig(position_bias=1.5)).score([shown], MicroBatch((0,)))[0]
     assert answer.logprobs[1] - answer.logprobs[0] == pytest.approx(1.5)

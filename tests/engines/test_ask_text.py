@@ -12,7 +12,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from poise.config.schema import Engine as EngineConfig
+from poise.config.engines import DummyConfig
 from poise.engines.ask import ask, tokenise
 from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query
 from poise.engines.dummy import DummyEngine
@@ -20,7 +20,7 @@ from poise.errors import PoiseError
 from poise.files import read_parquet, write_parquet
 from poise.prompts.text import Generation, PromptText, Request
 
-CONFIG = EngineConfig(kind="dummy", noise=1.0, signal=1.0)
+CONFIG = DummyConfig(noise=1.0, signal=1.0)
 BLOCK = "Sentence: filler\nLabel: 1\n\n"
 LABELS = (" 1", " 2", " 3")
 
@@ -182,7 +182,7 @@ def test_greedy_dummy_writes_the_label_that_scores_best(tmp_path: Path) -> None:
 def test_sampled_dummy_draws_by_its_scores(tmp_path: Path) -> None:
     n = 1000
     requests = [_request(1), *(_request(1, Generation(4, 0.7), replicate) for replicate in range(n))]
-    found = _run(DummyEngine(EngineConfig(kind="dummy", class_bias=[0.5, 0.0, -0.5])), tmp_path, requests)
+    found = _run(DummyEngine(DummyConfig(class_bias=[0.5, 0.0, -0.5])), tmp_path, requests)
     counts = found["text"].value_counts()
     # The demonstration's label gains nothing: position_bias is 0. So the scores are the biases.
     expected = n * softmax(np.array([0.5, 0.0, -0.5]) / 0.7)

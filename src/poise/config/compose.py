@@ -16,6 +16,7 @@ from poise.hashing import digest
 from poise.paths import conf_dir
 
 _VARIANTS = ("package", "packages", "files", "hub", "api", "icl", "ordinal", "pairwise", "listwise")
+_ENGINES = ("transformers", "vllm", "openai", "dummy")
 _GROUPS = ("study", "model", "dataset", "prompt", "probe", "factor", "engine", "method", "experiment")
 
 
@@ -129,6 +130,7 @@ def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[s
         for k, part in enumerate(parts)
         if not (k and parts[k - 1] in ("source", "prompt") and part in _VARIANTS)
         and not (k == 2 and parts[0] == "method")
+        and not (k == 1 and parts[0] == "engine" and part in _ENGINES)
     ]
     key = ".".join(location) or "study"
     cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from poise.config.base import Shots, Slug, Strict
 from poise.config.data import Dataset
+from poise.config.engines import EngineConfig, OpenAIConfig
 from poise.config.factors import Factor, Level
 from poise.config.methods import (
     POSITION_ONLY,
@@ -53,8 +54,6 @@ class Model(Strict):
     def _consistent(self) -> Model:
         if self.chat_options and not self.chat:
             raise ValueError("chat_options are for chat: true")
-        if self.api and self.answers != "text":
-            raise ValueError("a model behind an API answers in text: set answers: text")
         if isinstance(self.source, HubSource) and self.source.revision == "main" and not self.assumed:
             raise ValueError("source.revision: main is for assumed: true; pin a full commit hash")
         return self
@@ -63,20 +62,6 @@ class Model(Strict):
     def api(self) -> bool:
         """Whether the model is only reachable through a provider's API."""
         return self.source.kind == "api"
-
-
-class Engine(Strict):
-    """What answers requests. Only ``kind``, ``dtype`` and the dummy's plants affect output."""
-
-    kind: Literal["transformers", "dummy"]
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    pack_tokens: int = Field(default=512, gt=0)
-    flush_seconds: float = Field(default=5.0, gt=0)
-    batch_requests: int = Field(default=20000, gt=0)
-    signal: float = 0.0
-    class_bias: list[float] = []
-    position_bias: float = 0.0
-    noise: float = 0.0
 
 
 class Probe(Strict):
@@ -143,7 +128,8 @@ class Study(Strict):
     artefacts: list[Slug]
     model: dict[str, Model]
     dataset: dict[str, Dataset]
-    engine: Engine
+    engine: EngineConfig
+    api: OpenAIConfig | None = None
     experiment: dict[str, Experiment]
     probe: dict[str, Probe] = {}
     factor: dict[str, Factor] = {}
@@ -181,7 +167,13 @@ class Study(Strict):
                 raise ValueError(f"experiment.{name}: factors and stochastic are for the position instrument")
         if selects(self):
             selecting_experiment(self)
+        if self.api is not None and self.engine.kind == "dummy":
+            raise ValueError("api: the dummy engine answers for all models, leave out api")
         return self
+
+    def engine_of(self, model: Model) -> EngineConfig:
+        """What asks a model: ``engine``, or ``api``, if the study has one, for models behind an API."""
+        return self.api if self.api is not None and model.api else self.engine
 
     def methods_of(self, experiment: Experiment) -> list[str]:
         """Methods of an experiment; all that suit its instrument if it names none (null)."""
@@ -339,7 +331,10 @@ def _reason(error: ValueError) -> str:
 # Keys that do not affect any number: titles, notes, execution knobs, and the place of local files, whose bytes count.
 _COSMETIC = {
     "title", "licence", "precision_note", "assumed", "domain", "folder", "size_bytes",
-    "pack_tokens", "flush_seconds", "batch_requests", "reconstructed",
+    "flush_seconds", "batch_requests", "reconstructed",
+    "pack_tokens", "tensor_parallel", "memory_share", "cpu_cache_gib", "max_sequences", "max_batched_tokens",
+    "call_requests", "base_url", "key_variable", "concurrency", "requests_per_minute", "max_retries",
+    "timeout_seconds",
 }  # fmt: skip
 
 

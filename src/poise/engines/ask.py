@@ -14,9 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from poise.engines.base import Engine, Generated, GenerationQuery, LabelScores, MicroBatch, Query
-from poise.engines.generation import prefilled_tokens
 from poise.engines.labels import LabelSpace, label_space, label_token_ids
-from poise.engines.packing import computed_tokens
 from poise.engines.store import Answer, PartStore
 from poise.errors import PoiseError
 from poise.hashing import digest
@@ -77,14 +75,14 @@ def tokenise(
             ids = tuple(engine.encode(text, not request.chat))
             if how is not None:
                 seed = int(request.id, 16) >> 1  # 63 bits: servers take a signed 64-bit seed
-                item = Tokenised(GenerationQuery(ids, how, seed, request.labels), None, n_dropped, True)
+                item = Tokenised(GenerationQuery(ids, how, seed, request.labels, text), None, n_dropped, True)
                 n_more = how.max_new_tokens
             else:
                 key = (last_line(text), request.labels)
                 if key not in spaces:
                     spaces[key] = tokenised_labels(engine.encode, *key, scoring, where)
                 space, joint = spaces[key]
-                item = Tokenised(Query(ids, space.sequences), space, n_dropped, joint)
+                item = Tokenised(Query(ids, space.sequences, text, request.labels), space, n_dropped, joint)
                 n_more = max(map(len, space.sequences))
             if len(ids) + n_more <= context_length:
                 break
@@ -111,10 +109,11 @@ def ask(
     -------
     Asked
         ``responses`` has one row a request, in the order given: ``request`` (id); of scores ``logprobs`` (float32 list,
-        nats, one a label), ``label_mass`` (probability that any label follows), ``greedy`` (label that greedy decoding
-        writes, or -1), which are null, NaN and -1 for texts; of texts ``text`` (the visible answer, unparsed),
-        ``n_tokens`` (new tokens), ``n_hidden_tokens`` (those in the thinking block), which are null for scores;
-        ``prompt_tokens``, ``dropped_demonstrations``.
+        nats, one a label; null where a server did not tell all), ``label_mass`` (probability that any label follows),
+        ``greedy`` (label that greedy decoding writes, or -1), which are null, NaN and -1 for texts; of texts ``text``
+        (the visible answer, unparsed), ``n_tokens`` (new tokens; of scores only a server's), ``n_hidden_tokens`` (those
+        in the thinking block), which are null for scores; ``prompt_tokens`` (a server's count where it tells one),
+        ``dropped_demonstrations``.
     """
     scored = {
         k: (item.query, item.space)
@@ -128,6 +127,7 @@ def ask(
     to_score = _Work([requests[k].id for k in scored], score_batches, parts, LabelScores)
     to_write = _Work([requests[k].id for k in written], text_batches, parts.with_name(f"{parts.name}-text"), Generated)
     n_resumed = to_score.n_resumed + to_write.n_resumed
+    n_computed_tokens = engine.n_computed_tokens
     started = clock()
     seconds_between = 0.5 if sys.stderr.isatty() else 10.0  # log files need fewer updates
     with tqdm(
@@ -145,6 +145,7 @@ def ask(
         rows[k] = _scored_row(requests[k].id, space, answer)
     for k, text in zip(written, texts, strict=True):
         rows[k] = _written_row(text)
+    counted = [row["prompt_tokens"] or len(item.query.prompt_ids) for row, item in zip(rows, tokenised, strict=True)]
     responses = pd.DataFrame(
         {
             "request": [request.id for request in requests],
@@ -154,7 +155,7 @@ def ask(
             "text": pd.array([row["text"] for row in rows], dtype="string"),
             "n_tokens": pd.array([row["n_tokens"] for row in rows], dtype="Int32"),
             "n_hidden_tokens": pd.array([row["n_hidden_tokens"] for row in rows], dtype="Int32"),
-            "prompt_tokens": np.array([len(item.query.prompt_ids) for item in tokenised], dtype=np.int32),
+            "prompt_tokens": np.array(counted, dtype=np.int32),
             "dropped_demonstrations": np.array([item.n_dropped for item in tokenised], dtype=np.int16),
         }
     )
@@ -163,7 +164,7 @@ def ask(
         n_resumed=n_resumed,
         n_damaged_parts=to_score.store.n_damaged + to_write.store.n_damaged,
         n_micro_batches=len(score_batches) + len(text_batches),
-        n_computed_tokens=computed_tokens(queries, score_batches) + prefilled_tokens(prompts, text_batches),
+        n_computed_tokens=engine.n_computed_tokens - n_computed_tokens,
         seconds=clock() - started,
     )
 
@@ -204,17 +205,19 @@ class _Work(Generic[Answer]):
 
 def _scored_row(request: str, space: LabelSpace, scores: LabelScores) -> dict[str, Any]:
     pooled = space.pool(scores)
-    if not np.isfinite(pooled.logprobs).all():
+    told = not np.isnan(scores.logprobs).all()
+    if told and not np.isfinite(pooled.logprobs).all():
         raise PoiseError(
             f"request {request}: the engine gave no finite log-probability for a label: {pooled.logprobs.tolist()}"
         )
     return {
-        "logprobs": pooled.logprobs.astype(np.float32),
+        "logprobs": pooled.logprobs.astype(np.float32) if told else None,
         "label_mass": np.exp(scores.logprobs).sum(),
         "greedy": pooled.greedy,
         "text": None,
-        "n_tokens": None,
+        "n_tokens": scores.n_tokens or None,
         "n_hidden_tokens": None,
+        "prompt_tokens": scores.n_prompt_tokens,
     }
 
 
@@ -226,6 +229,7 @@ def _written_row(answer: Generated) -> dict[str, Any]:
         "text": answer.text,
         "n_tokens": answer.n_tokens,
         "n_hidden_tokens": answer.n_hidden_tokens,
+        "prompt_tokens": answer.n_prompt_tokens,
     }
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from poise.config.schema import Engine as EngineConfig
-from poise.errors import PoiseError
+from poise.config.engines import EngineConfig
+from poise.config.schema import Model
 from poise.prompts.text import Generation
 
 TokenIds = tuple[int, ...]
@@ -18,10 +18,22 @@ TokenIds = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Query:
-    """A tokenised prompt and the label token sequences to score after it."""
+    """A tokenised prompt and the label token sequences to score after it.
+
+    Attributes
+    ----------
+    prompt_ids
+        Token ids of the prompt.
+    label_ids
+        Token sequences to score.
+    text, labels
+        Prompt and label texts, for engines that send texts and know no tokens.
+    """
 
     prompt_ids: TokenIds
     label_ids: tuple[TokenIds, ...]
+    text: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,12 +44,17 @@ class LabelScores:
     ----------
     logprobs
         Natural log-probability of each label sequence given the prompt, over the full vocabulary: shape (n_labels,).
+        All NaN where a server did not tell all of them: then ``greedy`` is the whole answer.
     greedy
         Label that greedy decoding would write, or -1 if it would write something else.
+    n_prompt_tokens, n_tokens
+        Tokens that a server counted, read and written; 0 where no server was asked.
     """
 
     logprobs: np.ndarray
     greedy: int
+    n_prompt_tokens: int = 0
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,12 +71,15 @@ class GenerationQuery:
         Seed of the random stream that this query alone samples from: 63 bits, made of the request's id.
     labels
         Label texts. Only the dummy engine knows them: a model writes what it likes.
+    text
+        The prompt's text, for engines that send texts and know no tokens.
     """
 
     prompt_ids: TokenIds
     generation: Generation
     seed: int
     labels: tuple[str, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,11 +94,17 @@ class Generated:
         New tokens, without the one that ends the text.
     n_hidden_tokens
         Those of them in the thinking block, its marks included; 0 for models that do not think.
+    n_prompt_tokens
+        Prompt tokens that a server counted; 0 where no server was asked.
+    ids
+        The new tokens themselves, hidden ones too; empty where a server tells texts only.
     """
 
     text: str
     n_tokens: int
     n_hidden_tokens: int = 0
+    n_prompt_tokens: int = 0
+    ids: TokenIds = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -93,6 +119,11 @@ class Engine(Protocol):
     """The interface of all engines. ``synthetic`` engines measure nothing."""
 
     synthetic: bool
+
+    @property
+    def n_computed_tokens(self) -> int:
+        """Prompt tokens computed so far: what prompts share counts once."""
+        ...
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """Token ids of a text; ``special_tokens`` adds what the model expects at the start of a prompt."""
@@ -126,22 +157,32 @@ class Engine(Protocol):
         ...
 
 
-def open_engine(
-    config: EngineConfig,
-    model_dir: Path,
-    threads: int | None = None,
-    chat_options: Mapping[str, bool | int | str] | None = None,
-) -> Engine:
+def open_engine(config: EngineConfig, model: Model, model_dir: Path, threads: int | None = None) -> Engine:
     """Load the engine that a study names. Heavy libraries are imported here and not before.
 
-    ``chat_options`` are arguments of the model's chat template.
+    Parameters
+    ----------
+    config
+        The engine.
+    model
+        The model and its conventions.
+    model_dir
+        Folder of its weights; not read for models behind an API.
+    threads
+        CPU threads; all cores if not given.
     """
     if config.kind == "dummy":
         from poise.engines.dummy import DummyEngine
 
         return DummyEngine(config)
-    if config.kind == "transformers":
-        from poise.engines.transformers import TransformersEngine
+    if config.kind == "vllm":
+        from poise.engines.vllm import VLLMEngine
 
-        return TransformersEngine(model_dir, config.dtype, config.pack_tokens, threads, chat_options)
-    raise PoiseError(f"engine.kind: unknown engine {config.kind!r}")
+        return VLLMEngine(config, model, model_dir, threads)
+    if config.kind == "openai":
+        from poise.engines.openai import OpenAIEngine
+
+        return OpenAIEngine(config, model)
+    from poise.engines.transformers import TransformersEngine
+
+    return TransformersEngine(model_dir, config.dtype, config.pack_tokens, threads, model.chat_options)

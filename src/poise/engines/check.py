@@ -26,7 +26,7 @@ def check_labels(plan: Plan) -> list[str]:
         if model.answers == "text":
             continue
         file = paths.model_dir(model.name, plan.model_digests[model.name]) / "tokenizer.json"
-        if plan.study.engine.kind == "dummy" or not file.is_file():
+        if plan.study.engine_of(model).kind in ("dummy", "openai") or not file.is_file():
             skipped.append(model.name)
             continue
         tokenizer = Tokenizer.from_file(str(file))

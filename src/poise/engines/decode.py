@@ -39,6 +39,7 @@ class Writer:
         # Recurrent layers cannot select rows: there each row is computed by itself, to the end of the slowest.
         self._selects_rows = all(hasattr(layer, "batch_select_indices") for layer in layers)
         self._prefix: tuple[TokenIds, Any] = ((), None)
+        self.n_computed_tokens = 0  # of prompts
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def write(self, queries: Sequence[GenerationQuery], n_prefix: int) -> list[list[int]]:
@@ -54,6 +55,7 @@ class Writer:
         suffixes = [query.prompt_ids[n_prefix:] for query in queries]
         distinct = list(dict.fromkeys(suffixes)) if self._selects_rows else suffixes
         cache = self._prefix_cache(queries[0].prompt_ids[:n_prefix], len(distinct))
+        self.n_computed_tokens += sum(map(len, distinct))
         ids, mask, positions = _padded(distinct, n_prefix)
         logits = self._forward(ids, mask, positions, cache)
         if len(distinct) < len(suffixes):
@@ -117,6 +119,7 @@ class Writer:
         if not prefix:
             return self._new_cache()
         if self._prefix[0] != prefix:
+            self.n_computed_tokens += len(prefix)
             cache = self._new_cache()
             self._forward(np.array([prefix]), np.ones((1, len(prefix)), dtype=int), np.arange(len(prefix))[None], cache)
             self._prefix = (prefix, cache)

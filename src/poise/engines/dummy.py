@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from poise.config.schema import Engine as EngineConfig
+from poise.config.engines import DummyConfig
 from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query
 from poise.engines.generation import choose_token
 
@@ -35,8 +35,9 @@ class DummyEngine:
 
     synthetic = True
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: DummyConfig) -> None:
         self.config = config
+        self.n_computed_tokens = 0
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:  # noqa: ARG002
         """Bytes of a text."""
@@ -52,6 +53,7 @@ class DummyEngine:
 
     def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
         """Score the members of one micro-batch."""
+        self.n_computed_tokens += sum(len(queries[k].prompt_ids) for k in batch.members)
         return [self._score(queries[k]) for k in batch.members]
 
     def generation_batches(self, queries: Sequence[GenerationQuery], regroup: bool = False) -> list[MicroBatch]:
@@ -60,6 +62,7 @@ class DummyEngine:
 
     def generate(self, queries: Sequence[GenerationQuery], batch: MicroBatch) -> list[Generated]:
         """Write a label of each member of one micro-batch."""
+        self.n_computed_tokens += sum(len(queries[k].prompt_ids) for k in batch.members)
         return [self._write(queries[k]) for k in batch.members]
 
     def description(self) -> dict[str, Any]:

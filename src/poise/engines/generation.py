@@ -86,13 +86,13 @@ def read_generated(ids: Sequence[int], decode: Callable[[Sequence[int], bool], s
     """
     hidden, _ = split_thinking(decode(ids, False), opened)
     if not hidden:
-        return Generated(decode(ids, True), len(ids))
+        return Generated(decode(ids, True), len(ids), ids=tuple(ids))
 
     def answers(n: int) -> bool:
         return bool(decode(ids[: n + 1], False).partition(_END_THINK)[2].strip())
 
     n_hidden = bisect_left(range(len(ids)), True, key=answers)  # place of the answer's first token
-    return Generated(decode(ids[n_hidden:], True).lstrip(), len(ids), n_hidden)
+    return Generated(decode(ids[n_hidden:], True).lstrip(), len(ids), n_hidden, ids=tuple(ids))
 
 
 def group_queries(queries: Sequence[GenerationQuery], rows: int, share_prefixes: bool) -> list[MicroBatch]:

@@ -82,7 +82,13 @@ class TransformersEngine:
         self._windows = layer_windows(self.model.config)
         self._packable = bool(self._windows)
         self._prefix: tuple[TokenIds, Any] | None = None
+        self._n_scored_tokens = 0
         self._writer = Writer(self.model, _stop_ids(self.model, self.tokenizer))
+
+    @property
+    def n_computed_tokens(self) -> int:
+        """Prompt tokens computed so far, in both kinds of work."""
+        return self._n_scored_tokens + self._writer.n_computed_tokens
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """Token ids of a text."""
@@ -144,6 +150,7 @@ class TransformersEngine:
         prefix = queries[0].prompt_ids[:n_prefix]
         packed = _Packed.build(queries, tries, n_prefix)
         cache = self._prefix_cache(prefix)
+        self._n_scored_tokens += len(packed.ids)
         masks = attention_masks(self._windows, packed.attends, packed.positions, n_prefix, self.dtype, self.device)
         output = self.model(
             input_ids=self._tensor(packed.ids)[None],
@@ -170,6 +177,7 @@ class TransformersEngine:
         rows = []
         for path in trie.paths:
             ids = self._tensor([*query.prompt_ids, *path])[None]
+            self._n_scored_tokens += ids.numel()
             rows.append(torch.log_softmax(self.model(input_ids=ids, logits_to_keep=1).logits[0, -1].double(), dim=-1))
         logprobs = torch.stack(rows)
         return _read(query, trie, logprobs, logprobs.argmax(dim=-1).tolist())
@@ -183,6 +191,7 @@ class TransformersEngine:
 
         if self._prefix is None or self._prefix[0] != prefix:
             self._prefix = None
+            self._n_scored_tokens += len(prefix)
             cache = DynamicCache()
             if prefix:
                 self.model(

@@ -60,7 +60,7 @@ def prepare_model(plan: Plan, name: str) -> None:
     model = plan.study.models[name]
     folder = paths.model_dir(name, plan.model_digests[name])
     manifest = paths.model_manifest(name, plan.model_digests[name])
-    if plan.study.engine.kind != "dummy":
+    if plan.study.engine_of(model).kind not in ("dummy", "openai"):
         with replacing(folder) as temporary:
             temporary.mkdir()
             _fill(model, temporary)
