@@ -206,8 +206,9 @@ def _theirs(engine: TransformersEngine, query: GenerationQuery) -> tuple[str, in
         do_sample=False,
         pad_token_id=0,
     )[0, len(query.prompt_ids) :].tolist()
-    n = new.index(engine.tokenizer.eos_token_id) if engine.tokenizer.eos_token_id in new else len(new)
-    return engine.tokenizer.decode(new[:n], skip_special_tokens=True), n
+    end = engine.tokenizer.tokenizer.eos_token_id
+    n = new.index(end) if end in new else len(new)
+    return engine.tokenizer.decode(new[:n], True), n
 
 
 @pytest.mark.slow
@@ -277,6 +278,6 @@ def test_samples_follow_the_models_probabilities(engine: TransformersEngine) -> 
     likely = [k for k in np.argsort(-probabilities) if n * probabilities[k] >= 5]
     assert len(likely) >= 5
     expected = n * probabilities[likely]
-    found = np.array([texts.count(engine.tokenizer.decode([k])) for k in likely])
+    found = np.array([texts.count(engine.tokenizer.decode([k], False)) for k in likely])
     statistic = chisquare([*found, n - found.sum()], [*expected, n - expected.sum()])
     assert statistic.pvalue > 0.001

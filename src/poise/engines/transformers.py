@@ -22,6 +22,7 @@ from poise.engines.decode import Writer
 from poise.engines.generation import ROWS, group_queries, read_generated, thinking_is_open
 from poise.engines.labels import LabelTrie
 from poise.engines.packing import common_prefix_length, pack_queries
+from poise.engines.tokenizer import Tokenizer
 from poise.errors import PoiseError
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -54,7 +55,7 @@ class TransformersEngine:
         threads: int | None = None,
         chat_options: Mapping[str, bool | int | str] | None = None,
     ) -> None:
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoConfig, AutoModelForCausalLM
         from transformers.utils import logging
 
         logging.disable_progress_bar()
@@ -62,10 +63,10 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.pack_tokens = pack_tokens
-        self.chat_options = dict(chat_options or {})
         self.dtype = getattr(torch, dtype)
+        self.tokenizer = Tokenizer(model_dir, chat_options)
+        self.encode, self.chat_text = self.tokenizer.encode, self.tokenizer.chat_text
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(model_dir, trust_remote_code=False)
             config = AutoConfig.from_pretrained(model_dir, trust_remote_code=False)
             # The fused kernel silently leaves out the soft cap on attention scores (Gemma 2).
             capped = getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
@@ -83,27 +84,12 @@ class TransformersEngine:
         self._packable = bool(self._windows)
         self._prefix: tuple[TokenIds, Any] | None = None
         self._n_scored_tokens = 0
-        self._writer = Writer(self.model, _stop_ids(self.model, self.tokenizer))
+        self._writer = Writer(self.model, self.tokenizer.stop_ids(self.model.generation_config))
 
     @property
     def n_computed_tokens(self) -> int:
         """Prompt tokens computed so far, in both kinds of work."""
         return self._n_scored_tokens + self._writer.n_computed_tokens
-
-    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
-        """Token ids of a text."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=special_tokens)["input_ids"]
-        return ids
-
-    def chat_text(self, text: str) -> str:
-        """Wrap one user turn in the model's own chat template, up to where its answer starts."""
-        if not self.tokenizer.chat_template:
-            raise PoiseError("model.chat is true, but this model has no chat template; set chat: false")
-        turn = [{"role": "user", "content": text}]
-        wrapped: str = self.tokenizer.apply_chat_template(
-            turn, tokenize=False, add_generation_prompt=True, **self.chat_options
-        )
-        return wrapped
 
     def micro_batches(self, queries: Sequence[Query], regroup: bool = False) -> list[MicroBatch]:
         """Cut queries into packs, prefix by prefix; packs of half the size to regroup."""
@@ -127,8 +113,9 @@ class TransformersEngine:
         """Write the texts of one micro-batch."""
         members = [queries[k] for k in batch.members]
         written = self._writer.write(members, batch.n_prefix)
-        opened = [thinking_is_open(self._decode(query.prompt_ids[-8:], False)) for query in members]
-        return [read_generated(ids, self._decode, is_open) for ids, is_open in zip(written, opened, strict=True)]
+        decode = self.tokenizer.decode
+        opened = [thinking_is_open(decode(query.prompt_ids[-8:], False)) for query in members]
+        return [read_generated(ids, decode, is_open) for ids, is_open in zip(written, opened, strict=True)]
 
     def description(self) -> dict[str, Any]:
         """Versions, device and settings."""
@@ -144,6 +131,7 @@ class TransformersEngine:
             "pack_tokens": self.pack_tokens,
             "packed": self._packable,
             "generation_rows": ROWS,
+            "chat_template_sha256": self.tokenizer.template_sha256,
         }
 
     def _score_packed(self, queries: Sequence[Query], tries: Sequence[LabelTrie], n_prefix: int) -> list[LabelScores]:
@@ -203,12 +191,6 @@ class TransformersEngine:
             self._prefix = (prefix, cache)
         return self._prefix[1]
 
-    def _decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
-        )
-        return text
-
     def _tensor(self, values: Sequence[int] | np.ndarray) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.int64), device=self.device)
 
@@ -257,10 +239,3 @@ class _Packed:
 
 def _read(query: Query, trie: LabelTrie, logprobs: torch.Tensor, top: Sequence[int]) -> LabelScores:
     return trie.read(query.label_ids, lambda node, token: float(logprobs[node, token]), lambda node: top[node])
-
-
-def _stop_ids(model: Any, tokenizer: Any) -> set[int]:
-    """Tokens that end a text: those of the generation configuration, one or several, and the tokenizer's own."""
-    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
-    ids = configured if isinstance(configured, list) else [configured]
-    return {int(k) for k in (*ids, tokenizer.eos_token_id) if k is not None}
