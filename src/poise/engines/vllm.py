@@ -23,6 +23,8 @@ from poise.errors import PoiseError
 
 # vLLM's limit for one request.
 _MAX_TOKEN_IDS = 128
+# Tokens of a cached block on a CPU, the fewest possible: what prompts share beyond whole blocks is computed again.
+_CPU_BLOCK = 32
 
 
 class VLLMEngine:
@@ -58,7 +60,12 @@ class VLLMEngine:
         self.device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
         self.n_computed_tokens = 0
         self.n_cached_tokens = 0
-        optional = {"max_num_batched_tokens": config.max_batched_tokens, "quantization": config.quantization}
+        on_cpu = self.device == "cpu"
+        optional = {
+            "max_num_batched_tokens": config.max_batched_tokens,
+            "quantization": config.quantization,
+            "block_size": _CPU_BLOCK if on_cpu else None,
+        }
         try:
             self.llm = vllm.LLM(
                 model=str(model_dir),
@@ -68,7 +75,7 @@ class VLLMEngine:
                 max_model_len=min(model.context_length, config.max_length or model.context_length),
                 max_num_seqs=config.max_sequences,
                 max_logprobs=_MAX_TOKEN_IDS,
-                enforce_eager=config.eager,
+                enforce_eager=config.eager or on_cpu,  # on a CPU compiling takes a minute and gains nothing
                 enable_prefix_caching=True,
                 trust_remote_code=False,
                 load_format="safetensors",
