@@ -38,6 +38,9 @@ class CellAnswers:
     regrouped
         Class probabilities of the rows that were asked again in another grouping, NaN elsewhere; same shape as
         ``probabilities``.
+    hard
+        Whether some row has a label only and no probabilities, so that all are read as labels: probability 1 for the
+        label, equal ones where none was found.
     """
 
     rows: np.ndarray
@@ -46,6 +49,7 @@ class CellAnswers:
     greedy: np.ndarray
     label_mass: np.ndarray
     regrouped: np.ndarray
+    hard: bool = False
 
     def rounded(self, decimals: int | None) -> CellAnswers:
         """Round probabilities as the DNIP authors' text files do (``%.6f``); None leaves them as they are."""
@@ -55,8 +59,8 @@ class CellAnswers:
 
     @property
     def predictions(self) -> np.ndarray:
-        """Most probable class; ties go to the lowest index."""
-        return self.probabilities.argmax(axis=1)
+        """Most probable class; ties go to the lowest index. Hard predictions are -1 where no label was found."""
+        return self.greedy if self.hard else self.probabilities.argmax(axis=1)
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,11 @@ class CellChoices:
 
 
 def read_answers(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellAnswers]:
-    """Scores by cell id, from the batches that hold them."""
-    return {cell.id: batch.answers(cell, len(plan.classes(cell))) for batch, cell in _opened(plan, cells)}
+    """Scores by cell id, from the batches that hold them; texts are read as hard predictions."""
+    return {
+        cell.id: batch.answers(cell, prompt_labels(plan.prompts[cell.prompt], plan.classes(cell)))
+        for batch, cell in _opened(plan, cells)
+    }
 
 
 def read_choices(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellChoices]:
@@ -133,34 +140,36 @@ class _BatchFiles:
         demonstrations = read_parquet(folder / "demonstrations.parquet")
         return cls(batch.id, _by_cell(index), responses, regrouped, _by_cell(demonstrations))
 
-    def answers(self, cell: Cell, n_classes: int) -> CellAnswers:
+    def answers(self, cell: Cell, labels: Sequence[str]) -> CellAnswers:
         index = self._index(cell)
         answers = self.responses.loc[index["request"]]
+        n_classes = len(labels)
         # Stored in prompt-label order; column c of the result is the label that means class c.
         columns = [label_position(c, n_classes, cell.label_order) for c in range(n_classes)]
-        greedy = answers["greedy"].to_numpy(dtype=int)
-        again = self.regrouped.reindex(index["request"])["logprobs"]
+        greedy = np.array([-1 if k < 0 else columns.index(k) for k in _labels_written(cell, answers, labels)])
         blank = np.full(n_classes, np.nan)
+        hard = bool(answers["logprobs"].isna().any())
+        again = self.regrouped.reindex(index["request"])["logprobs"]
         return CellAnswers(
             rows=index["row"].to_numpy(),
             labels=index["label"].to_numpy(dtype=int),
-            probabilities=class_probabilities(np.stack(answers["logprobs"].tolist()), columns),
-            greedy=np.array([-1 if k < 0 else columns.index(k) for k in greedy]),
+            probabilities=hard_probabilities(greedy, n_classes)
+            if hard
+            else class_probabilities(np.stack(answers["logprobs"].tolist()), columns),
+            greedy=greedy,
             label_mass=answers["label_mass"].to_numpy(dtype=float),
             regrouped=class_probabilities(
                 np.stack([value if isinstance(value, np.ndarray) else blank for value in again]), columns
             ),
+            hard=hard,
         )
 
     def choices(self, cell: Cell, labels: Sequence[str]) -> CellChoices:
         index = self._index(cell)
         answers = self.responses.loc[index["request"]]
-        if cell.decoding == "scores":
-            chosen = np.stack(answers["logprobs"].tolist()).argmax(axis=1)
-            greedy = answers["greedy"].to_numpy(dtype=int)
-        else:
-            parsed = {text: parse_label(text, labels) for text in answers["text"].unique()}
-            chosen = greedy = answers["text"].map(parsed).to_numpy(dtype=int)
+        greedy = _labels_written(cell, answers, labels)
+        told = cell.decoding == "scores" and not answers["logprobs"].isna().any()
+        chosen = np.stack(answers["logprobs"].tolist()).argmax(axis=1) if told else greedy
         n_parts = int(index["part"].max()) + 1
         first = index[index["part"] == 0]
         hidden = answers["n_hidden_tokens"].to_numpy(dtype=float, na_value=np.nan)
@@ -192,3 +201,18 @@ def _by_cell(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def class_probabilities(logprobs: np.ndarray, columns: list[int]) -> np.ndarray:
     """Normalise label log-probabilities over the labels and put them in class order (float32)."""
     return softmax(logprobs.astype(np.float64), axis=1)[:, columns].astype(np.float32)
+
+
+def hard_probabilities(greedy: np.ndarray, n_classes: int) -> np.ndarray:
+    """Probability 1 for the class of each row; equal ones for a row without (-1): float32, shape (n, n_classes)."""
+    found = np.full((len(greedy), n_classes), 1 / n_classes, dtype=np.float32)
+    found[greedy >= 0] = np.eye(n_classes, dtype=np.float32)[greedy[greedy >= 0]]
+    return found
+
+
+def _labels_written(cell: Cell, answers: pd.DataFrame, labels: Sequence[str]) -> np.ndarray:
+    """Position of the label that greedy decoding writes, or that a text names; -1 if there is none."""
+    if cell.decoding == "scores":
+        return answers["greedy"].to_numpy(dtype=int)
+    parsed = {text: parse_label(text, labels) for text in answers["text"].unique()}
+    return answers["text"].map(parsed).to_numpy(dtype=int)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from poise.config.data import Dataset
-from poise.config.methods import DNIPMethod, Method
-from poise.config.prompts import ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
 from poise.config.engines import EngineConfig
-from poise.config.schema import Experiment, Model, Study, identity, level_prompt
+from poise.config.methods import DNIPMethod, Method
+from poise.config.prompts import ChainOfThoughtPrompt, ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
+from poise.config.schema import Experiment, Model, Study, chain_of_thought, identity, level_prompt
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION
 
@@ -73,7 +73,12 @@ def settings(study: Study, experiment: Experiment, dataset: Dataset) -> list[Set
     A factor is left out where the data set has too few classes for it, or not the coarser scale that a level asks for.
     """
     if not isinstance(experiment.prompt, OrdinalPrompt):
-        return [Setting(prompt_name(experiment, dataset.name), experiment.prompt or dataset.prompt)]
+        prompt = experiment.prompt or dataset.prompt
+        plain = Setting(prompt_name(experiment, dataset.name), prompt)
+        if experiment.reasoning is None or not isinstance(prompt, ICLPrompt):
+            return [plain]
+        thinking = chain_of_thought(prompt, experiment.reasoning, dataset.name)
+        return [plain, Setting(prompt_name(experiment, dataset.name, "reasoning"), thinking)]
     found = [Setting(prompt_name(experiment, dataset.name), experiment.prompt)]
     for name in study.factors_of(experiment):
         factor = study.factors[name]
@@ -95,7 +100,7 @@ def settings(study: Study, experiment: Experiment, dataset: Dataset) -> list[Set
 
 
 def prompt_name(experiment: Experiment, dataset: str, level: str = "") -> str:
-    """Key of the prompt that an experiment uses on a data set, at a level of a factor (``factor=level``)."""
+    """Key of the prompt that an experiment uses on a data set, at a level: ``factor=level``, or ``reasoning``."""
     return "/".join(filter(None, (experiment.name, dataset, level)))
 
 
@@ -133,9 +138,11 @@ def corrected(study: Study, experiment: Experiment, model: str) -> list[str]:
     """Methods that are fitted and applied in jobs of their own.
 
     In the position instrument uncorrected predictions are measured as they are, and a model that answers in text has
-    no probabilities to correct, only predictions to average.
+    no probabilities to correct, only predictions to average. Written answers are not corrected.
     """
     names = study.methods_of(experiment)
+    if experiment.instrument == "written":
+        return []
     if experiment.instrument != "position":
         return names
     kinds = {name: study.methods[name].kind for name in names}
@@ -163,6 +170,7 @@ def expand_cells(study: Study, dataset_digests: Mapping[str, str], model_digests
                 config.chat_options,
                 config.context_length,
                 identity(config.label_tokens),
+                config.api_options,
             ]
             for name in experiment.datasets:
                 dataset = study.datasets[name]
@@ -188,13 +196,27 @@ def _asked(
     text = {"decoding": "greedy", "generation": limit}
     scored = model.answers == "scores"
     methods = [study.methods[name] for name in study.methods_of(experiment)]
+    if experiment.instrument == "written":
+        test = {**BASE_CONDITION, "split": "test", "rows": rows.test}
+        if isinstance(setting.prompt, ChainOfThoughtPrompt):
+            assert experiment.reasoning is not None
+            sampling = experiment.reasoning.model_dump(include={"max_new_tokens", "temperature", "top_p"})
+            yield {**test, "decoding": "sampled", "generation": sampling}
+            return
+        if scored:
+            yield test
+        if experiment.reasoning is None:
+            yield {**test, **text}
+        return
     if experiment.instrument == "class_accuracy":
-        yield {**BASE_CONDITION, "split": "test", "rows": rows.test, "regrouped_rows": experiment.floor_rows}
-        yield {**BASE_CONDITION, "split": "optimisation", "rows": rows.optimisation}
+        base: dict[str, Any] = {**BASE_CONDITION, **({} if scored else text)}
+        regrouped = experiment.floor_rows if scored else 0
+        yield {**base, "split": "test", "rows": rows.test, "regrouped_rows": regrouped}
+        yield {**base, "split": "optimisation", "rows": rows.optimisation}
         if any(isinstance(method, DNIPMethod) and method.tuning == "dev" for method in methods):
-            yield {**BASE_CONDITION, "split": "development", "rows": rows.development}
+            yield {**base, "split": "development", "rows": rows.development}
         if experiment.content_free:
-            yield {**BASE_CONDITION, "split": "content_free", "rows": len(experiment.content_free)}
+            yield {**base, "split": "content_free", "rows": len(experiment.content_free)}
         return
     for condition in conditions(study, experiment, setting.prompt, shots):
         regrouped = experiment.floor_rows if condition == BASE_CONDITION and scored and not setting.factor else 0

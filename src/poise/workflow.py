@@ -12,8 +12,10 @@ from poise import paths, planfile
 from poise.artefacts.registry import ARTEFACTS, artefact_outputs
 from poise.cells import Cell, corrected
 from poise.config.data import Dataset
+from poise.config.engines import EngineConfig
 from poise.config.schema import Experiment, Model, selecting_experiment, selects
 from poise.config.sources import package_files
+from poise.engines.devices import available_cores, gpus_wanted, visible_gpus
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.plan import Plan
@@ -29,14 +31,18 @@ class Wildcards(Protocol):
 
 
 class Workflow:
-    """Input functions and digests of all rules, for one plan."""
+    """Input functions and digests of all rules, for one plan.
 
-    def __init__(self, plan: Plan) -> None:
+    ``cores`` are those that Snakemake was given; all of this machine if it was given none.
+    """
+
+    def __init__(self, plan: Plan, cores: int | None = None) -> None:
         self.plan = plan
         self.study = plan.study.name
+        self.cores = cores or available_cores()
 
     @classmethod
-    def start(cls, project: Path, config: Mapping[str, Any], is_main: bool) -> Workflow:
+    def start(cls, project: Path, config: Mapping[str, Any], is_main: bool, cores: int | None = None) -> Workflow:
         """Load the plan of this run.
 
         The main process composes the study once and freezes it. Its jobs, on other nodes too, get the frozen file's
@@ -49,7 +55,7 @@ class Workflow:
             os.environ[PLAN_VARIABLE] = str(path)
         elif PLAN_VARIABLE not in os.environ:
             raise PoiseError(f"{PLAN_VARIABLE} is not set in this job; pass the environment on to jobs")
-        return cls(planfile.load(Path(os.environ[PLAN_VARIABLE])))
+        return cls(planfile.load(Path(os.environ[PLAN_VARIABLE])), cores)
 
     # Targets -------------------------------------------------------------------------------------------------------
 
@@ -114,6 +120,36 @@ class Workflow:
         artefact = ARTEFACTS[wildcards.artefact]
         reference = [str(paths.reference_dir() / name) for name in artefact.reference]
         return [str(paths.metrics(self.study, name)) for name in artefact.instruments] + reference
+
+    # Devices -------------------------------------------------------------------------------------------------------
+
+    def totals(self, local: bool) -> dict[str, int]:
+        """How much there is of what extractions share: servers to ask and, if jobs run on this machine, its GPUs."""
+        found = {"gpu": len(visible_gpus()) if local else 0, "server": int(self._asks_servers)}
+        return {name: total for name, total in found.items() if total}
+
+    def extract_gpus(self, wildcards: Wildcards) -> int:
+        """GPUs of one extraction; 0 on a machine that has none, and for engines that load no weights."""
+        return gpus_wanted(self._engine(wildcards.batch)) if visible_gpus() else 0
+
+    def extract_servers(self, wildcards: Wildcards) -> int:
+        """1 for an extraction that asks a server: one batch at a time, as all have one budget."""
+        return int(self._engine(wildcards.batch).kind == "openai")
+
+    def extract_threads(self, wildcards: Wildcards) -> int:
+        """CPU cores of one extraction: a GPU's share of them, or all, but for one where another waits for a server."""
+        if self.extract_servers(wildcards):
+            return 1
+        cores = self.cores - self._asks_servers
+        n_gpus = self.extract_gpus(wildcards)
+        return max(1, cores * n_gpus // len(visible_gpus()) if n_gpus else cores)
+
+    @property
+    def _asks_servers(self) -> bool:
+        return any(self._engine(batch.id).kind == "openai" for batch in self.plan.batches)
+
+    def _engine(self, batch: str) -> EngineConfig:
+        return self.plan.study.engine_of(self.plan.study.models[self.plan.batch_by_id[batch].model])
 
     # Digests: what a job depends on besides its input files ---------------------------------------------------------
 

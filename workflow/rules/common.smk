@@ -1,5 +1,4 @@
 # The plan of this run. Everything else that is Python is in poise.workflow, where it is typed and tested.
-import os
 import sys
 from pathlib import Path
 
@@ -18,10 +17,19 @@ try:
         Path(workflow.basedir),
         config,
         is_main=workflow.exec_mode == ExecMode.DEFAULT,
+        cores=workflow.resource_settings.cores,
     )
 except PoiseError as error:
     raise WorkflowError(f"poise: {error}") from None
 STUDY = POISE.study
+
+# What extractions share, unless --resources says how much there is. GPUs of other nodes (--jobs) their scheduler counts.
+if workflow.exec_mode == ExecMode.DEFAULT:
+    for name, total in POISE.totals(
+        local=workflow.resource_settings.nodes is None
+    ).items():
+        if name not in workflow.global_resources:
+            workflow.register_resource(name, total)
 
 
 wildcard_constraints:

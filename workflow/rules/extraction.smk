@@ -11,9 +11,12 @@ rule extract:
         "logs/extract/{model}/{batch}.log",
     benchmark:
         "logs/extract/{model}/{batch}.tsv"
-    # All cores: two extractions never share a CPU by accident.
-    threads: os.cpu_count()
+    # Two extractions never share a GPU, nor all cores of a CPU, by accident. `poise extract` itself waits for its
+    # turn too, as other runs may be on this machine.
+    threads: POISE.extract_threads
     resources:
         mem_mb=4000,
+        gpu=POISE.extract_gpus,
+        server=POISE.extract_servers,
     shell:
         "poise extract --batch {wildcards.batch} --threads {threads} --log {log}"

@@ -56,6 +56,28 @@ class ICLPrompt(Strict):
     reconstructed: bool = False
 
 
+class ChainOfThoughtPrompt(Strict):
+    """A class-accuracy template whose demonstrations show a reason before the label (DNIP paper, Table 6).
+
+    Made from an experiment's ``reasoning`` and a data set's own template, never configured as a whole. ``sentences``
+    are reasons by the id of the demonstration's row; where a row has none, ``template`` is its reason.
+    """
+
+    kind: Literal["chain_of_thought"]
+    name: Slug
+    answer: ICLPrompt
+    instruction: str
+    in_query: bool
+    closing: str
+    template: str
+    sentences: dict[str, str]
+    reconstructed: bool = True
+
+    def reason(self, row: str, label: int) -> str:
+        """Reason of one demonstration."""
+        return self.sentences.get(row) or self.template.format(label=self.answer.label_words[label])
+
+
 class OrdinalPrompt(Strict):
     """The position paper's pointwise prompt: header, ``Sentence:``/``Label:`` blocks, query. Reconstructed."""
 
@@ -127,4 +149,6 @@ class ListwisePrompt(Strict):
         return self
 
 
-Prompt = Annotated[ICLPrompt | OrdinalPrompt | PairwisePrompt | ListwisePrompt, Field(discriminator="kind")]
+Prompt = Annotated[
+    ICLPrompt | ChainOfThoughtPrompt | OrdinalPrompt | PairwisePrompt | ListwisePrompt, Field(discriminator="kind")
+]

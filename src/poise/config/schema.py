@@ -7,6 +7,7 @@ is an error before anything runs. Only what affects output belongs into :func:`i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -23,7 +24,8 @@ from poise.config.methods import (
     Method,
     PriDeMethod,
 )
-from poise.config.prompts import OrdinalPrompt, Prompt
+from poise.config.prices import Price
+from poise.config.prompts import ChainOfThoughtPrompt, ICLPrompt, OrdinalPrompt, Prompt
 from poise.config.sources import HubSource, ModelSource
 
 
@@ -49,9 +51,18 @@ class Model(Strict):
     max_new_tokens: int = Field(default=8, gt=0)
     precision_note: str = ""
     assumed: bool = False
+    tokens_per_second: float | None = Field(default=None, gt=0)
+    price: Price | None = None
+    api_options: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> Model:
+        if self.api and self.gguf is not None:
+            raise ValueError("gguf is for models with weights, and this one's source is an API")
+        if self.api and self.label_tokens.scoring == "mean":
+            raise ValueError("label_tokens.scoring: mean needs the model's own tokenizer, which an API hides")
+        if not self.api and (self.price is not None or self.api_options):
+            raise ValueError("price and api_options are for models whose source is an API")
         if self.chat_options and not self.chat:
             raise ValueError("chat_options are for chat: true")
         if isinstance(self.source, HubSource) and self.source.revision == "main" and not self.assumed:
@@ -96,11 +107,39 @@ class Stochastic(Strict):
     top_p: float = Field(default=1.0, gt=0, le=1)
 
 
+class Reasoning(Strict):
+    """Chain of thought: what demonstrations show before their labels, and how the model writes (DNIP paper, Table 6).
+
+    ``sentences`` are reasons by data set and by the id of the demonstration's row.
+    """
+
+    instruction: str
+    in_query: bool = False
+    closing: str
+    template: str
+    sentences: dict[Slug, dict[str, str]] = {}
+    max_new_tokens: int = Field(gt=0)
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    reconstructed: bool = True
+
+    @model_validator(mode="after")
+    def _template_names_the_label(self) -> Reasoning:
+        names = {name for _, name, _, _ in Formatter().parse(self.template) if name is not None}
+        if names != {"label"}:
+            raise ValueError(f"template must hold {{label}} and no other placeholder, found {self.template!r}")
+        return self
+
+
 class Experiment(Strict):
-    """One instrument on a grid of models, data sets, shots and seeds."""
+    """One instrument on a grid of models, data sets, shots and seeds.
+
+    ``class_accuracy`` and ``position`` are the two papers' instruments; ``written`` is what a class-accuracy prompt
+    gives when the model writes its answer: the label itself, or with ``reasoning`` a chain of thought.
+    """
 
     name: Slug
-    instrument: Literal["class_accuracy", "position"]
+    instrument: Literal["class_accuracy", "position", "written"]
     models: list[Slug] | None = None
     datasets: list[Slug] = Field(min_length=1)
     shots: list[Shots] = Field(min_length=1)
@@ -113,6 +152,7 @@ class Experiment(Strict):
     merged_demonstrations: Literal["remap", "redraw"] = "remap"
     selection: Literal["paper", "measured"] = "paper"
     stochastic: Stochastic | None = None
+    reasoning: Reasoning | None = None
     methods: list[Slug] | None = []
     content_free: list[str] = []
     round_decimals: int | None = Field(default=None, ge=1)
@@ -165,6 +205,7 @@ class Study(Strict):
                 self._check_position(experiment)
             elif experiment.factors or experiment.stochastic is not None:
                 raise ValueError(f"experiment.{name}: factors and stochastic are for the position instrument")
+            self._check_written(experiment)
         if selects(self):
             selecting_experiment(self)
         if self.api is not None and self.engine.kind == "dummy":
@@ -196,7 +237,11 @@ class Study(Strict):
                 )
             if not suits(method, experiment.instrument):
                 reason = (
-                    "tuning: dev needs development rows" if position else "it compares label or demonstration orders"
+                    "written answers have no probabilities to correct"
+                    if experiment.instrument == "written"
+                    else "tuning: dev needs development rows"
+                    if position
+                    else "it compares label or demonstration orders"
                 )
                 raise ValueError(
                     f"{where}.methods: {method.name} is not for the {experiment.instrument} instrument: {reason}"
@@ -212,6 +257,29 @@ class Study(Strict):
                 raise ValueError(
                     f"{where}.probes: method {method.name} needs the levels {missing}, found {sorted(levels)}"
                 )
+
+    def _check_written(self, experiment: Experiment) -> None:
+        where = f"experiment.{experiment.name}"
+        used = {f"{where}.prompt": experiment.prompt} if experiment.prompt else {}
+        if not used:
+            used = {f"dataset.{name}.prompt": self.datasets[name].prompt for name in experiment.datasets}
+        for key, prompt in used.items():
+            if isinstance(prompt, ChainOfThoughtPrompt):
+                raise ValueError(f"{key}: chain of thought is not a template; use an experiment with reasoning")
+            if experiment.instrument == "written" and not isinstance(prompt, ICLPrompt):
+                raise ValueError(f"{key}: the written instrument needs an icl prompt, found {prompt.kind}")
+        if experiment.instrument != "written":
+            if experiment.reasoning is not None:
+                raise ValueError(f"{where}.reasoning: chain of thought is for the written instrument")
+            return
+        if isinstance(experiment.prompt, ICLPrompt):
+            n_words = len(experiment.prompt.label_words)
+            for name in experiment.datasets:
+                n_classes = len(self.datasets[name].classes)
+                if n_words != n_classes:
+                    raise ValueError(
+                        f"{where}.prompt: label_words must have {n_classes} words for {name}, found {n_words}"
+                    )
 
     def _check_position(self, experiment: Experiment) -> None:
         where = f"experiment.{experiment.name}"
@@ -298,8 +366,10 @@ def suits(method: Method, instrument: str) -> bool:
     """Whether an instrument can use a method.
 
     Only the position instrument has several label and demonstration orders; only the class-accuracy instrument has
-    development rows.
+    development rows. Written answers are shown as they are.
     """
+    if instrument == "written":
+        return method.kind == "icl"
     if instrument == "position":
         return not (isinstance(method, DNIPMethod) and method.tuning == "dev")
     by_order = isinstance(method, DNIPMethod) and (method.axis, method.fit_on) != ("class", "natural")
@@ -321,6 +391,21 @@ def level_prompt(base: OrdinalPrompt, level: Level) -> Prompt:
     return OrdinalPrompt.model_validate({**base.model_dump(), **level.prompt})
 
 
+def chain_of_thought(answer: ICLPrompt, reasoning: Reasoning, dataset: str) -> ChainOfThoughtPrompt:
+    """Build the chain-of-thought prompt of a data set from its own template."""
+    return ChainOfThoughtPrompt(
+        kind="chain_of_thought",
+        name=answer.name,
+        answer=answer,
+        instruction=reasoning.instruction,
+        in_query=reasoning.in_query,
+        closing=reasoning.closing,
+        template=reasoning.template,
+        sentences=reasoning.sentences.get(dataset, {}),
+        reconstructed=reasoning.reconstructed,
+    )
+
+
 def _reason(error: ValueError) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
@@ -330,7 +415,8 @@ def _reason(error: ValueError) -> str:
 
 # Keys that do not affect any number: titles, notes, execution knobs, and the place of local files, whose bytes count.
 _COSMETIC = {
-    "title", "licence", "precision_note", "assumed", "domain", "folder", "size_bytes",
+    "title", "licence", "precision_note", "assumed", "price",
+    "tokens_per_second", "gated", "domain", "folder", "size_bytes",
     "flush_seconds", "batch_requests", "reconstructed",
     "pack_tokens", "tensor_parallel", "memory_share", "cpu_cache_gib", "max_sequences", "max_batched_tokens",
     "call_requests", "base_url", "key_variable", "concurrency", "requests_per_minute", "max_retries",

@@ -56,6 +56,7 @@ class HubSource(Strict):
     repo: str
     revision: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|main)$")]
     licence: str = "see the hub's page"
+    gated: bool = False
 
 
 class APISource(Strict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -15,10 +15,13 @@ from tqdm import tqdm
 
 from poise.engines.base import Engine, Generated, GenerationQuery, LabelScores, MicroBatch, Query
 from poise.engines.labels import LabelSpace, label_space, label_token_ids
+from poise.engines.located import LabelForm, Place, label_forms, locate
 from poise.engines.store import Answer, PartStore
 from poise.errors import PoiseError
 from poise.hashing import digest
 from poise.prompts.text import PromptText, Request
+
+_SCORES = ("logprobs", "label_mass", "greedy")
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,15 @@ class Tokenised:
         Demonstrations left out because the prompt was longer than the context.
     joint
         Whether every label was tokenised together with the prompt's end.
+    forms
+        Labels to look for in the text, and to score there; none if the text is the answer.
     """
 
     query: Query | GenerationQuery
     space: LabelSpace | None
     n_dropped: int
     joint: bool
+    forms: tuple[LabelForm, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,17 +72,22 @@ def tokenise(
         If the query alone does not fit, or labels to score cannot be told apart.
     """
     spaces: dict[tuple[str, tuple[str, ...]], tuple[LabelSpace, bool]] = {}
+    forms: dict[tuple[str, ...], tuple[LabelForm, ...]] = {}
     found = []
     for request in requests:
         prompt, how = request.prompt, request.generation
         n_dropped = 0
+        if request.located and request.labels not in forms:
+            forms[request.labels] = label_forms(engine.encode, request.labels, scoring, where)
+        looked_for = forms[request.labels] if request.located else ()
         while True:
             text = engine.chat_text(prompt.text) if request.chat else prompt.text
             ids = tuple(engine.encode(text, not request.chat))
             if how is not None:
                 seed = int(request.id, 16) >> 1  # 63 bits: servers take a signed 64-bit seed
-                item = Tokenised(GenerationQuery(ids, how, seed, request.labels, text), None, n_dropped, True)
-                n_more = how.max_new_tokens
+                writing = GenerationQuery(ids, how, seed, request.labels, text)
+                item = Tokenised(writing, None, n_dropped, True, looked_for)
+                n_more = how.max_new_tokens + max((len(s) for f in looked_for for s in f.space.sequences), default=0)
             else:
                 key = (last_line(text), request.labels)
                 if key not in spaces:
@@ -103,7 +114,8 @@ def ask(
 ) -> Asked:
     """Answer all requests in their fixed micro-batches; resume from what an earlier run flushed.
 
-    What is flushed goes into ``parts`` (scores) and, beside it, ``{parts}-text``.
+    Labels that are to be located are scored after all texts are written: where the last label of the text starts, and
+    after it. What is flushed goes into ``parts`` (scores) and, beside it, ``{parts}-text`` and ``{parts}-located``.
 
     Returns
     -------
@@ -113,7 +125,9 @@ def ask(
         ``greedy`` (label that greedy decoding writes, or -1), which are null, NaN and -1 for texts; of texts ``text``
         (the visible answer, unparsed), ``n_tokens`` (new tokens; of scores only a server's), ``n_hidden_tokens`` (those
         in the thinking block), which are null for scores; ``prompt_tokens`` (a server's count where it tells one),
-        ``dropped_demonstrations``.
+        ``dropped_demonstrations``; of texts with located labels also ``logprobs``, ``label_mass`` and ``greedy`` where
+        the label starts, ``logprobs_after`` (those after it), ``matched`` (whether the text holds a label), which are
+        null for all else, and where a server tells texts only.
     """
     scored = {
         k: (item.query, item.space)
@@ -140,11 +154,24 @@ def ask(
     ) as bar:
         scores = to_score.run(lambda batch: engine.score(queries, batch), bar, flush_seconds, clock)
         texts = to_write.run(lambda batch: engine.generate(prompts, batch), bar, flush_seconds, clock)
+        located = _located(tokenised, dict(zip(written, texts, strict=True)))
+        places = [query for pair in located.values() for query in pair.queries]
+        place_batches = engine.micro_batches(places, regroup) if places else []
+        where_to = [digest([requests[k].id, query.prompt_ids]) for k, pair in located.items() for query in pair.queries]
+        to_locate = _Work(where_to, place_batches, parts.with_name(f"{parts.name}-located"), LabelScores)
+        bar.total += len(places)
+        bar.update(to_locate.n_resumed)
+        after = to_locate.run(lambda batch: engine.score(places, batch), bar, flush_seconds, clock)
     rows: list[dict[str, Any]] = [{}] * len(requests)
     for (k, (_, space)), answer in zip(scored.items(), scores, strict=True):
         rows[k] = _scored_row(requests[k].id, space, answer)
     for k, text in zip(written, texts, strict=True):
         rows[k] = _written_row(text)
+    for (k, pair), at_label, behind in zip(located.items(), after[::2], after[1::2], strict=True):
+        space = pair.place.form.space
+        scores_there = {key: _scored_row(requests[k].id, space, at_label)[key] for key in _SCORES}
+        logprobs_after = _scored_row(requests[k].id, space, behind)["logprobs"]
+        rows[k] |= {**scores_there, "logprobs_after": logprobs_after, "matched": pair.place.matched}
     counted = [row["prompt_tokens"] or len(item.query.prompt_ids) for row, item in zip(rows, tokenised, strict=True)]
     responses = pd.DataFrame(
         {
@@ -157,16 +184,42 @@ def ask(
             "n_hidden_tokens": pd.array([row["n_hidden_tokens"] for row in rows], dtype="Int32"),
             "prompt_tokens": np.array(counted, dtype=np.int32),
             "dropped_demonstrations": np.array([item.n_dropped for item in tokenised], dtype=np.int16),
+            "logprobs_after": pd.Series([row.get("logprobs_after") for row in rows], dtype=object),
+            "matched": pd.array([row.get("matched") for row in rows], dtype="boolean"),
         }
     )
     return Asked(
         responses=responses,
         n_resumed=n_resumed,
-        n_damaged_parts=to_score.store.n_damaged + to_write.store.n_damaged,
-        n_micro_batches=len(score_batches) + len(text_batches),
+        n_damaged_parts=sum(work.store.n_damaged for work in (to_score, to_write, to_locate)),
+        n_micro_batches=len(score_batches) + len(text_batches) + len(place_batches),
         n_computed_tokens=engine.n_computed_tokens - n_computed_tokens,
         seconds=clock() - started,
     )
+
+
+@dataclass(frozen=True)
+class _Located:
+    """Where the labels of one text are scored: at the place of the last one, and after it."""
+
+    place: Place
+    queries: tuple[Query, Query]
+
+
+def _located(tokenised: Sequence[Tokenised], texts: Mapping[int, Generated]) -> dict[int, _Located]:
+    """Find the labels in the texts that want it; engines that tell texts only have no tokens to look in."""
+    found = {}
+    for k, text in texts.items():
+        item, ids = tokenised[k], tuple(int(token) for token in text.ids)  # parts on disk hold arrays
+        if not item.forms or (text.text and not ids):
+            continue
+        place = locate(ids, item.forms)
+        prompt, labels = item.query.prompt_ids, item.query.labels
+        at_label, behind = (
+            Query((*prompt, *ids[:end]), place.form.space.sequences, labels=labels) for end in (place.start, place.end)
+        )
+        found[k] = _Located(place, (at_label, behind))
+    return found
 
 
 class _Work(Generic[Answer]):
@@ -189,14 +242,16 @@ class _Work(Generic[Answer]):
         """Do what is left; return all answers in the order of the requests."""
         flushed = clock()
         pending: dict[int, list[Answer]] = {}
-        for k in [k for k in range(len(self.batches)) if k not in self.store.answers]:
-            pending[k] = answer(self.batches[k])
-            bar.update(len(self.batches[k].members))
-            if clock() - flushed >= flush_seconds:
+        try:
+            for k in [k for k in range(len(self.batches)) if k not in self.store.answers]:
+                pending[k] = answer(self.batches[k])
+                bar.update(len(self.batches[k].members))
+                if clock() - flushed >= flush_seconds:
+                    self.store.write(pending)
+                    pending, flushed = {}, clock()
+        finally:  # whatever ended it: an error, a signal
+            if pending:
                 self.store.write(pending)
-                pending, flushed = {}, clock()
-        if pending:
-            self.store.write(pending)
         found: dict[int, Answer] = {}
         for k, batch in enumerate(self.batches):
             found.update(zip(batch.members, self.store.answers[k], strict=True))

@@ -88,7 +88,7 @@ class DummyEngine:
         labels = tuple(tuple(self.encode(label)) for label in query.labels)
         scores = self._score(Query(query.prompt_ids, labels))
         k = choose_token(scores.logprobs, query.generation, np.random.default_rng(query.seed))
-        return Generated(query.labels[k], len(labels[k]))
+        return Generated(query.labels[k], len(labels[k]), ids=labels[k])
 
 
 def _runs(n_queries: int, regroup: bool) -> list[MicroBatch]:

@@ -9,7 +9,7 @@ rows are wrong. Neither are the most probable tokens: a label that is not among 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,7 @@ class VLLMEngine:
                     raise PoiseError(f"vLLM gave no log-probability for token {token}, which was asked for")
                 logprobs[place][node, token] = found[token].logprob
         return [
-            trie.read(query.label_ids, lambda node, token, own=own: own[node, token], top.__getitem__)
-            for query, trie, own, top in zip(members, tries, logprobs, tops, strict=True)
+            _read(query, trie, own, top) for query, trie, own, top in zip(members, tries, logprobs, tops, strict=True)
         ]
 
     def generation_batches(self, queries: Sequence[GenerationQuery], regroup: bool = False) -> list[MicroBatch]:
@@ -215,3 +214,9 @@ def _set_environment(config: VLLMConfig, threads: int | None) -> None:
         os.environ.setdefault(name, value)
     if config.batch_invariant:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
+
+
+def _read(
+    query: Query, trie: LabelTrie, logprobs: Mapping[tuple[int, int], float], tops: Mapping[int, int]
+) -> LabelScores:
+    return trie.read(query.label_ids, lambda node, token: logprobs[node, token], tops.__getitem__)

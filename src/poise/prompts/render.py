@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poise.config.data import Dataset
-from poise.config.prompts import ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
+from poise.config.prompts import ChainOfThoughtPrompt, ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
 from poise.config.schema import LabelTokens
 from poise.prompts.paradigms import listwise, pairwise
 from poise.prompts.scale import label_position, label_surfaces, placeholders
@@ -21,7 +21,10 @@ _BLANK_LINE = "\n\n"
 
 @dataclass(frozen=True)
 class Renderer:
-    """Turns query texts into requests for one cell: fixed template, demonstrations and probe condition."""
+    """Turns query texts into requests for one cell: fixed template, demonstrations and probe condition.
+
+    ``reasons`` has one sentence for each demonstration of a chain of thought.
+    """
 
     prompt: Prompt
     dataset: Dataset
@@ -32,6 +35,7 @@ class Renderer:
     chat: bool = False
     generation: Generation | None = None
     replicate: int = 0
+    reasons: Sequence[str] = ()
 
     def requests(self, text: str) -> list[Request]:
         """Build what has to be asked to class one text: one request, or several whose answers are aggregated.
@@ -39,13 +43,19 @@ class Renderer:
         Pairwise: for each demonstration one with the text in slot A, then one with it in slot B. Listwise: one for each
         group of one demonstration a class.
         """
-        leading = self._label_space() if self.label_tokens.prefix_space and not self.chat else ""
+        located = isinstance(self.prompt, ChainOfThoughtPrompt)
+        leading = self._label_space() if self.label_tokens.prefix_space and not self.chat and not located else ""
         labels = tuple(leading + surface for surface in prompt_labels(self.prompt, self.dataset.classes))
-        return [Request(prompt, labels, self.chat, self.replicate, self.generation) for prompt in self._prompts(text)]
+        return [
+            Request(prompt, labels, self.chat, self.replicate, self.generation, located)
+            for prompt in self._prompts(text)
+        ]
 
     def _prompts(self, text: str) -> list[PromptText]:
         if isinstance(self.prompt, ICLPrompt):
             return [_icl(self.prompt, self.demonstrations, text)]
+        if isinstance(self.prompt, ChainOfThoughtPrompt):
+            return [_chain_of_thought(self.prompt, self.demonstrations, self.reasons, text)]
         if isinstance(self.prompt, PairwisePrompt):
             return pairwise(self.prompt, self.dataset, self.demonstrations, text, self.label_order)
         if isinstance(self.prompt, ListwisePrompt):
@@ -83,6 +93,8 @@ def prompt_labels(prompt: Prompt, classes: Sequence[str]) -> Sequence[str]:
     """Answers that a prompt offers, in prompt order."""
     if isinstance(prompt, ICLPrompt):
         return prompt.label_words
+    if isinstance(prompt, ChainOfThoughtPrompt):
+        return prompt.answer.label_words
     if isinstance(prompt, PairwisePrompt):
         return prompt.answers
     return label_surfaces(prompt.label_format if isinstance(prompt, OrdinalPrompt) else "numeric", classes)
@@ -100,6 +112,26 @@ def _icl(config: ICLPrompt, demonstrations: Sequence[Demonstration], text: str) 
             block(content, " " + config.label_words[label]) + config.separator for content, label in demonstrations
         ),
         query=block(text, ""),
+    )
+
+
+def _chain_of_thought(
+    config: ChainOfThoughtPrompt, demonstrations: Sequence[Demonstration], reasons: Sequence[str], text: str
+) -> PromptText:
+    """Render the DNIP paper's form with a reason before each label; the query ends where the model's reason goes."""
+    answer = config.answer
+
+    def block(content: str, rest: str) -> str:
+        return f"{answer.text_prefix}{content}{answer.joiner}{answer.label_prefix}{rest}"
+
+    return PromptText(
+        head=answer.instruction,
+        before=tuple(
+            block(content, f" {config.instruction} {reason}{config.closing}{answer.label_words[label]}")
+            + answer.separator
+            for (content, label), reason in zip(demonstrations, reasons, strict=True)
+        ),
+        query=block(text, f" {config.instruction}" if config.in_query else ""),
     )
 
 

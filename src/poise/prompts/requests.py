@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from poise.cells import Cell
+from poise.config.prompts import ChainOfThoughtPrompt, Prompt
 from poise.datasets.sampling import order_demonstrations, select
 from poise.errors import PoiseError
 from poise.plan import Plan
@@ -29,7 +30,8 @@ class RequestList:
     regrouped
         Ids of the requests to ask once more in another grouping, for the numerical floor.
     demonstrations
-        One row for each demonstration of a cell: ``cell``, ``rank``, ``row`` (id), ``label``.
+        One row for each demonstration of a cell: ``cell``, ``rank``, ``row`` (id), ``label``, ``reason`` (where its
+        reason is from: ``sentence``, ``template``, or "" where prompts show none).
     """
 
     requests: Mapping[str, Request]
@@ -52,13 +54,18 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
     """
     requests: dict[str, Request] = {}
     index: list[tuple[str, str, int, int, str]] = []
-    shown: list[tuple[str, int, str, int]] = []
+    shown: list[tuple[str, int, str, int, str]] = []
     regrouped: dict[str, None] = {}
     for cell in cells:
         demonstrations, rows = select_rows(plan, cell, datasets[cell.dataset])
         model = plan.study.models[cell.model]
+        prompt = plan.prompts[cell.prompt]
+        pairs = list(zip(demonstrations["id"], demonstrations["label"], strict=True))
+        reasons: list[str] = []
+        if isinstance(prompt, ChainOfThoughtPrompt):
+            reasons = [prompt.reason(row, label) for row, label in pairs]
         render = Renderer(
-            prompt=plan.prompts[cell.prompt],
+            prompt=prompt,
             dataset=plan.study.datasets[cell.dataset].scaled(cell.cardinality),
             demonstrations=list(zip(demonstrations["text"], demonstrations["label"], strict=True)),
             label_tokens=model.label_tokens,
@@ -67,11 +74,9 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
             chat=model.chat,
             generation=generation(plan, cell),
             replicate=cell.replicate,
+            reasons=reasons,
         )
-        shown += [
-            (cell.id, rank, row, label)
-            for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
-        ]
+        shown += [(cell.id, rank, row, label, _source(prompt, row)) for rank, (row, label) in enumerate(pairs)]
         for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
             try:
                 asked = render.requests(text)
@@ -86,7 +91,7 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         requests=requests,
         index=pd.DataFrame(index, columns=["cell", "row", "label", "part", "request"]),
         regrouped=list(regrouped),
-        demonstrations=pd.DataFrame(shown, columns=["cell", "rank", "row", "label"]),
+        demonstrations=pd.DataFrame(shown, columns=["cell", "rank", "row", "label", "reason"]),
     )
 
 
@@ -94,12 +99,23 @@ def generation(plan: Plan, cell: Cell) -> Generation | None:
     """How a cell's model writes its answers; None where their labels are scored."""
     if cell.decoding == "scores":
         return None
+    if isinstance(plan.prompts[cell.prompt], ChainOfThoughtPrompt):
+        thinking = plan.study.experiment[cell.experiment].reasoning
+        assert thinking is not None
+        return Generation(thinking.max_new_tokens, thinking.temperature, thinking.top_p)
     limit = plan.study.models[cell.model].max_new_tokens
     if cell.decoding == "greedy":
         return Generation(limit)
     sampling = plan.study.experiment[cell.experiment].stochastic
     assert sampling is not None
     return Generation(limit, sampling.temperature, sampling.top_p)
+
+
+def _source(prompt: Prompt, row: str) -> str:
+    """Where the reason of a demonstration is from."""
+    if not isinstance(prompt, ChainOfThoughtPrompt):
+        return ""
+    return "sentence" if prompt.sentences.get(row) else "template"
 
 
 def select_rows(plan: Plan, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

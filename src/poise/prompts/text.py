@@ -70,8 +70,8 @@ class Request:
     """One prompt, and what is wanted: the labels' scores after it, or a text (``generation``).
 
     ``labels[k]`` is the text that follows the prompt when the model answers with label k, leading white space
-    included; a generated text is parsed for them by its reader. Equal requests have equal ids and are asked once;
-    another ``replicate`` is asked again.
+    included; a generated text is parsed for them by its reader, or with ``located`` they are looked for in it and
+    scored there. Equal requests have equal ids and are asked once; another ``replicate`` is asked again.
     """
 
     prompt: PromptText
@@ -79,6 +79,7 @@ class Request:
     chat: bool = False
     replicate: int = 0
     generation: Generation | None = None
+    located: bool = False
 
     @cached_property
     def id(self) -> str:
@@ -87,4 +88,6 @@ class Request:
         if self.generation is not None:
             how = self.generation
             sent.append([how.max_new_tokens, float(how.temperature), float(how.top_p)])
+        if self.located:
+            sent.append("labels located in the text")
         return digest(sent, 16)

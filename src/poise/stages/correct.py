@@ -98,7 +98,7 @@ def read_runs(plan: Plan, cells: Sequence[Cell]) -> Iterator[Run]:
 def predict(method: Method, run: Run, n_classes: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Predictions of a method on the test rows of a run, and a JSON-pure record of what it learned."""
     if isinstance(method, ICLMethod):
-        return run.test.predictions, {}
+        return run.test.predictions, {"hard": True} if run.test.hard else {}
     development, content_free = run.development, run.content_free
     evidence = Evidence(
         test=run.test.probabilities,

@@ -7,13 +7,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from poise import __version__, paths
+from poise.config.schema import Model
 from poise.engines.ask import Asked, Tokenised, ask, tokenise
 from poise.engines.base import Engine, open_engine
+from poise.engines.devices import claim, gpus_wanted
 from poise.errors import PoiseError
 from poise.files import read_parquet, write_json, write_parquet
 from poise.plan import Batch, Plan
 from poise.prompts.requests import RequestList, build_requests
+from poise.stages.attempt import Attempt, say
 
 
 def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
@@ -29,34 +34,41 @@ def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
     asked_for = build_requests(plan, cells, datasets)
     model = plan.study.models[batch.model]
     config = plan.study.engine_of(model)
-    started = time.monotonic()
-    model_dir = paths.model_dir(batch.model, plan.model_digests[batch.model])
-    engine = open_engine(config, model, model_dir, threads)
-    load_seconds = time.monotonic() - started
     requests = list(asked_for.requests.values())
-    where = f"model {batch.model}"
-    tokenised = tokenise(engine, requests, model.label_tokens.scoring, model.context_length, where)
-    answers = ask(engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}")
-    again = None
-    if asked_for.regrouped:
-        wanted = set(asked_for.regrouped)
-        chosen = [k for k, request in enumerate(requests) if request.id in wanted]
-        again = ask(
-            engine,
-            [requests[k] for k in chosen],
-            [tokenised[k] for k in chosen],
-            folder / "parts-regrouped",
-            config.flush_seconds,
-            f"regroup {batch.model}",
-            regroup=True,
-        )
-    write_parquet(folder / "regrouped.parquet", (again or answers).responses.iloc[: len(asked_for.regrouped)])
-    write_parquet(folder / "index.parquet", asked_for.index)
-    write_parquet(folder / "demonstrations.parquet", asked_for.demonstrations)
-    write_json(folder / "meta.json", _meta(batch, engine, asked_for, tokenised, answers, load_seconds))
-    write_parquet(folder / "responses.parquet", answers.responses)
-    for parts in folder.glob("parts*"):
-        shutil.rmtree(parts)
+    wanted = set(asked_for.regrouped)
+    chosen = [k for k, request in enumerate(requests) if request.id in wanted]
+    with (
+        Attempt(folder, batch.model, config, len(requests) + len(chosen)) as attempt,
+        claim(gpus_wanted(config), say) as attempt.device,
+    ):
+        attempt.doing("loading")
+        started = time.monotonic()
+        model_dir = paths.model_dir(batch.model, plan.model_digests[batch.model])
+        engine = open_engine(config, model, model_dir, threads)
+        load_seconds = time.monotonic() - started
+        attempt.doing("asking")
+        where = f"model {batch.model}"
+        context_length = min(model.context_length, getattr(config, "max_length", None) or model.context_length)
+        tokenised = tokenise(engine, requests, model.label_tokens.scoring, context_length, where)
+        answers = ask(engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}")
+        again = None
+        if chosen:
+            again = ask(
+                engine,
+                [requests[k] for k in chosen],
+                [tokenised[k] for k in chosen],
+                folder / "parts-regrouped",
+                config.flush_seconds,
+                f"regroup {batch.model}",
+                regroup=True,
+            )
+        write_parquet(folder / "regrouped.parquet", (again or answers).responses.iloc[: len(chosen)])
+        write_parquet(folder / "index.parquet", asked_for.index)
+        write_parquet(folder / "demonstrations.parquet", asked_for.demonstrations)
+        write_json(folder / "meta.json", _meta(batch, model, engine, asked_for, tokenised, answers, load_seconds))
+        write_parquet(folder / "responses.parquet", answers.responses)
+        for parts in folder.glob("parts*"):
+            shutil.rmtree(parts)
 
 
 def _batch(plan: Plan, batch_id: str) -> Batch:
@@ -74,6 +86,7 @@ def _batch(plan: Plan, batch_id: str) -> Batch:
 
 def _meta(
     batch: Batch,
+    model: Model,
     engine: Engine,
     asked_for: RequestList,
     tokenised: Sequence[Tokenised],
@@ -103,8 +116,23 @@ def _meta(
         "computed_tokens": answers.n_computed_tokens,
         "prompts_with_dropped_demonstrations": sum(item.n_dropped > 0 for item in tokenised),
         "dropped_demonstrations": sum(item.n_dropped for item in tokenised),
+        **(_billed(model, answers.responses) if model.api else {}),
         "labels_tokenised_alone": sum(not item.joint for item in tokenised),
         "load_seconds": round(load_seconds, 2),
         "seconds": round(answers.seconds, 2),
         "prompts_per_second": round(n_new / answers.seconds, 2) if answers.seconds else None,
+    }
+
+
+def _billed(model: Model, responses: pd.DataFrame) -> dict[str, Any]:
+    """What a server counted for all answers, earlier runs' too, and what that costs."""
+    n_prompt_tokens = int(responses["prompt_tokens"].sum())
+    n_tokens = int(responses["n_tokens"].sum())
+    price = model.price
+    cost = None if price is None else round(price.cost_usd(n_prompt_tokens, n_tokens), 6)
+    return {
+        "billed_prompt_tokens": n_prompt_tokens,
+        "billed_completion_tokens": n_tokens,
+        "cost_usd": "price not configured" if cost is None else cost,
+        "hard_predictions": int(responses["logprobs"].isna().sum()),
     }

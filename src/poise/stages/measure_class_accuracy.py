@@ -15,7 +15,7 @@ from poise.answers import read_demonstrations
 from poise.files import read_parquet
 from poise.plan import Plan
 from poise.stages.imbalance import add_imbalance
-from poise.stages.tidy import Tidy, provenance
+from poise.stages.tidy import HARD, Tidy, provenance
 
 
 def class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> list[dict[str, Any]]:
@@ -43,7 +43,11 @@ def class_accuracy(plan: Plan, experiment: str, model: str, dataset: str) -> lis
         add_imbalance(tidies, labels, predictions, classes)
         for method, tidy in tidies.items():
             _add_performance(tidy, labels, predictions[method], classes)
-            _add_fit(tidy, fits[shots, seed, method], classes)
+            fit = fits[shots, seed, method]
+            if fit.get("hard"):
+                tidy.add("hard_predictions", 1, note=HARD)
+                tidy.add("parse_failure_rate", m.parse_failure_rate(predictions[method]))
+            _add_fit(tidy, fit, classes)
             rows += tidy.rows
     return rows
 

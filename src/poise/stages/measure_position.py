@@ -18,7 +18,7 @@ from poise.plan import Plan
 from poise.stages.conditions import BASE, REVERSED, asked_decoding, predict_cell
 from poise.stages.imbalance import add_imbalance
 from poise.stages.stochastic import add_stochastic
-from poise.stages.tidy import Tidy, add_flips, provenance
+from poise.stages.tidy import HARD, Tidy, add_flips, provenance
 
 # Predictions by method, then by condition.
 Predictions = dict[str, dict[str, np.ndarray]]
@@ -186,6 +186,9 @@ def _add_scoring(tidy: Tidy, answers: CellAnswers, condition: str) -> None:
     parsed = answers.greedy >= 0
     tidy.add("parse_failure_rate", m.parse_failure_rate(answers.greedy), condition=condition, n=n,
              note="greedy decoding writes no label")  # fmt: skip
+    if answers.hard:
+        tidy.add("hard_predictions", 1, condition=condition, n=n, note=HARD)
+        return
     tidy.add("label_mass", answers.label_mass.mean(), condition=condition, n=n)
     share = float((answers.greedy[parsed] == answers.predictions[parsed]).mean()) if parsed.any() else float("nan")
     tidy.add("greedy_agreement", share, condition=condition, n=int(parsed.sum()))

@@ -15,6 +15,7 @@ METRIC_COLUMNS = [
     "experiment", "model", "dataset", "shots", "seed", "factor", "level", "method", "condition", "metric", "class",
     "pred_class", "value", "low", "high", "n", "note", "provenance",
 ]  # fmt: skip
+HARD = "hard predictions only: the server does not tell all labels' probabilities, so reweighting changes nothing"
 _NUMBERS = {"value": float, "low": float, "high": float, "n": "Int64", "seed": "Int64"}
 
 

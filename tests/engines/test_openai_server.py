@@ -1,0 +1,154 @@
+"""The engine for OpenAI-compatible servers against a real one: vLLM's own, on loopback, with the real model."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poise.config.engines import OpenAIConfig, TransformersConfig
+from poise.config.schema import Model
+from poise.engines.ask import ask, tokenise
+from poise.engines.base import Engine, GenerationQuery, Query, open_engine
+from poise.prompts.text import Generation, PromptText, Request
+
+pytest.importorskip("vllm", reason="make test-vllm runs this")
+pytestmark = pytest.mark.slow
+
+SHOTS = "Review: A splendid, moving film.\nSentiment: great\n\nReview: Dull from start to end.\nSentiment: bad\n\n"
+LABELS = (" bad", " great")
+GREEDY = Generation(6)
+
+
+class Server:
+    """vLLM's server with one model."""
+
+    def __init__(self, model_dir: Path, log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.command = [
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_dir), "--port",
+            str(self.port), "--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager",
+            "--served-model-name", "smollm2", "--max-num-seqs", "16", "--block-size", "32",
+        ]  # fmt: skip
+        self.log = log
+        self.start()
+
+    def start(self) -> None:
+        environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
+
+    def wait(self, seconds: float = 240) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2):
+                    return
+            except OSError:
+                time.sleep(0.5)
+        raise AssertionError(self.log.read_text()[-3000:])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(model_dir, tmp_path_factory.mktemp("server") / "log.txt")
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.kill()
+
+
+def _model(api: bool) -> Model:
+    source = {"kind": "api", "provider": "local", "id": "smollm2"} if api else {"kind": "files", "folder": "."}
+    described = {"name": "m", "title": "M", "source": source, "context_length": 1024, "max_new_tokens": 4}
+    return Model.model_validate(described)
+
+
+@pytest.fixture(scope="module")
+def served(server: Server) -> Engine:
+    config = OpenAIConfig(base_url=f"http://127.0.0.1:{server.port}/v1", max_retries=60, concurrency=4)
+    return open_engine(config, _model(api=True), Path())
+
+
+@pytest.fixture(scope="module")
+def local(model_dir: Path) -> Engine:
+    return open_engine(TransformersConfig(), _model(api=False), model_dir)
+
+
+def _write(engine: Engine, prompts: list[str], how: Generation) -> list[str]:
+    queries = [GenerationQuery(tuple(engine.encode(text)), how, k, text=text) for k, text in enumerate(prompts)]
+    texts: dict[int, str] = {}
+    for batch in engine.generation_batches(queries):
+        for k, answer in zip(batch.members, engine.generate(queries, batch), strict=True):
+            assert 0 < answer.n_tokens <= how.max_new_tokens + 1
+            texts[k] = answer.text
+    return [texts[k] for k in range(len(prompts))]
+
+
+PROMPTS = [f"{SHOTS}Review: film {k}\nSentiment:" for k in range(6)]
+
+
+def test_greedy_texts_equal_a_local_engines(served: Engine, local: Engine) -> None:
+    assert _write(served, PROMPTS, GREEDY) == _write(local, PROMPTS, GREEDY)
+
+
+def test_samples_are_seeded(served: Engine) -> None:
+    how = Generation(6, temperature=0.7)
+    first = _write(served, PROMPTS, how)
+    assert first == _write(served, PROMPTS, how)
+    assert first != _write(served, PROMPTS, GREEDY)
+
+
+def test_label_scores_are_a_local_engines_where_the_server_tells_them(served: Engine, local: Engine) -> None:
+    def scores(engine: Engine) -> list[np.ndarray]:
+        queries = [
+            Query(tuple(engine.encode(text)), tuple(tuple(engine.encode(label)[:1]) for label in LABELS), text, LABELS)
+            for text in PROMPTS
+        ]
+        found: dict[int, np.ndarray] = {}
+        for batch in engine.micro_batches(queries):
+            answers = engine.score(queries, batch)
+            found.update({k: answer.logprobs for k, answer in zip(batch.members, answers, strict=True)})
+        return [found[k] for k in range(len(queries))]
+
+    told = [(ours, theirs) for ours, theirs in zip(scores(served), scores(local), strict=True) if not np.isnan(ours[0])]
+    assert len(told) >= 3
+    for ours, theirs in told:
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+
+
+def test_a_server_that_is_killed_and_comes_back(server: Server, served: Engine, tmp_path: Path) -> None:
+    """The run goes on by itself, and the answers are those of a run without a kill."""
+    requests = [
+        Request(PromptText(SHOTS, (), f"Review: number {k}\nSentiment:"), LABELS, generation=GREEDY) for k in range(64)
+    ]
+    tokenised = tokenise(served, requests, "sequence", 1024, "m")
+    whole = ask(served, requests, tokenised, tmp_path / "whole", 0.0, "whole").responses
+
+    def kill_and_restart() -> None:
+        server.kill()
+        server.start()
+
+    timer = threading.Timer(0.5, kill_and_restart)
+    timer.start()
+    again = ask(served, requests, tokenised, tmp_path / "again", 0.0, "again").responses
+    timer.join()
+    server.wait()
+    assert again["text"].tolist() == whole["text"].tolist()
