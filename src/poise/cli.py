@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from poise import __version__, cli_matrix
+from poise import __version__, cli_matrix, cli_predict
 from poise.errors import PoiseError
 
 _PLAN = click.option(
@@ -255,3 +255,4 @@ def figure(plan_path: Path, artefact: str) -> None:
 
 
 cli_matrix.register(main, verb)
+cli_predict.register(main, verb)

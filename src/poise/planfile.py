@@ -79,12 +79,16 @@ def load(path: Path) -> Plan:
 
 def resolve(study: str) -> Path:
     """Freeze the plan of a study: composed if ``conf/study`` has it, otherwise the one that ``poise plan`` left."""
+    return freeze(composed(study))
+
+
+def composed(study: str, more: Sequence[str] = ()) -> Plan:
+    """Compose a study of ``conf/study``, or one that ``poise plan`` left, with more overrides."""
     if (paths.conf_dir() / "study" / f"{study}.yaml").is_file():
-        return freeze(make_plan([f"study={study}"]))
+        return make_plan([f"study={study}", *more])
     latest = paths.plan_file(study)
     if latest.is_file():
-        overrides = json.loads(latest.read_text(encoding="utf-8"))["overrides"]
-        return freeze(make_plan(overrides))
+        return make_plan([*json.loads(latest.read_text(encoding="utf-8"))["overrides"], *more])
     known = sorted(path.stem for path in (paths.conf_dir() / "study").glob("*.yaml"))
     raise PoiseError(
         f"study {study!r}: neither a configuration ({', '.join(known)}) nor a plan at {latest}; "

@@ -12,6 +12,7 @@ from poise.cells import reachable
 from poise.config.schema import Model, selects
 from poise.plan import Plan
 from poise.planfile import describe
+from poise.pricing import Estimate, estimate
 
 
 def describe_plan(plan: Plan, path: Path) -> str:
@@ -30,6 +31,7 @@ def describe_plan(plan: Plan, path: Path) -> str:
         rows.append([experiment, model, dataset, splits, conditions, requests])
     header = ["experiment", "model", "data set", "cells", "conditions", "requests at most"]
     lines += ["", tabulate(rows, header), ""]
+    lines += [*price_lines(plan), ""]
     done = [batch for batch in plan.batches if (paths.batch_dir(batch.model, batch.id) / "responses.parquet").exists()]
     lines.append(
         f"Batches: {len(plan.batches)}, of which {len(done)} are answered already (one model load for each other)."
@@ -46,9 +48,61 @@ def describe_plan(plan: Plan, path: Path) -> str:
     return "\n".join(lines)
 
 
+def price_lines(plan: Plan) -> list[str]:
+    """What each model takes: requests, tokens, hours, dollars, with where the figures are from."""
+    found = estimate(plan)
+    rows = [
+        [
+            item.model.name, f"{item.n_left:,} of {item.n_requests:,}", _number(item.prompt_tokens),
+            _number(item.computed_tokens), f"{item.new_tokens:,}", _hours(item), _cost(item),
+        ]
+        for item in found
+    ]  # fmt: skip
+    header = [
+        "model", "requests left", "prompt tokens", "computed tokens", "new tokens at most", "hours on one device",
+        "US dollars at most",
+    ]  # fmt: skip
+    lines = ["What is left to ask, estimated; what prompts share is computed once:", "", tabulate(rows, header), ""]
+    for item in found:
+        notes = []
+        if item.n_left and item.prompt_tokens is None:
+            notes.append(
+                f"tokens are not known before its data are prepared: snakemake --cores 1 sources --config "
+                f"study={plan.study.name}"
+            )
+        elif item.n_left and not item.own_tokenizer:
+            notes.append("tokens are counted as four characters each")
+        if item.n_left:
+            rate = "" if item.rate is None else f"{item.rate:,.0f} tokens a second, "
+            notes.append(f"{rate}{item.rate_source}")
+        if notes:
+            lines.append(f"  {item.model.name}: {'; '.join(notes)}")
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _hours(item: Estimate) -> str:
+    if not item.n_left:
+        return "0"
+    return "?" if item.hours is None else f"{item.hours:.2g}"
+
+
+def _cost(item: Estimate) -> str:
+    if not item.model.api:
+        return "–"
+    if item.model.price is None:
+        return "price not configured"
+    return "?" if item.cost_usd is None else f"{item.cost_usd:,.2f}"
+
+
 def _caveats(plan: Plan, model: Model) -> str:
     """What to know of a model before trusting, or waiting for, its rows."""
     notes = ["assumed: the paper does not name the checkpoint"] if model.assumed else []
+    if model.source.kind == "hub" and model.source.gated:
+        notes.append("gated: accept its terms on its hub page and set HF_TOKEN")
     engine = plan.study.engine_of(model)
     if not reachable(engine, model):
         hint = "add +engine@api=openai to ask it" if model.api else "its weights need engine=transformers or vllm"

@@ -121,7 +121,7 @@ def read_probabilities(path: Path | str, *, id_column: str | None = None, log: b
     PoiseError
         For whatever is wrong with the file.
     """
-    source, frame = str(path), _read_cells(Path(path))
+    source, frame = str(path), read_cells(Path(path))
     names = list(frame.columns)
     if id_column is not None and id_column not in names:
         raise PoiseError(f"{source}: no column {id_column!r} for the ids, found {listed(names)}")
@@ -156,7 +156,7 @@ def read_labels(path: Path | str, probabilities: Probabilities, *, id_column: st
     PoiseError
         For whatever is wrong with the file or does not match the matrix.
     """
-    source, frame = str(path), _read_cells(Path(path))
+    source, frame = str(path), read_cells(Path(path))
     key = id_column or ID
     others = [name for name in frame.columns if name != key]
     if LABEL not in others and len(others) != 1:
@@ -202,7 +202,7 @@ def read_dcs(path: Path | str, *, log: bool = False) -> tuple[Probabilities, Lab
     return probabilities, Labels(source, indices, are_indices, "id")
 
 
-def _read_cells(path: Path) -> pd.DataFrame:
+def read_cells(path: Path) -> pd.DataFrame:
     """Rows of a file as they stand there, with distinct column names."""
     suffix = suffix_of(path)
     if suffix not in _TABLES:

@@ -58,25 +58,11 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
     regrouped: dict[str, None] = {}
     for cell in cells:
         demonstrations, rows = select_rows(plan, cell, datasets[cell.dataset])
-        model = plan.study.models[cell.model]
-        prompt = plan.prompts[cell.prompt]
-        pairs = list(zip(demonstrations["id"], demonstrations["label"], strict=True))
-        reasons: list[str] = []
-        if isinstance(prompt, ChainOfThoughtPrompt):
-            reasons = [prompt.reason(row, label) for row, label in pairs]
-        render = Renderer(
-            prompt=prompt,
-            dataset=plan.study.datasets[cell.dataset].scaled(cell.cardinality),
-            demonstrations=list(zip(demonstrations["text"], demonstrations["label"], strict=True)),
-            label_tokens=model.label_tokens,
-            label_order=cell.label_order,
-            placement=cell.placement,
-            chat=model.chat,
-            generation=generation(plan, cell),
-            replicate=cell.replicate,
-            reasons=reasons,
-        )
-        shown += [(cell.id, rank, row, label, _source(prompt, row)) for rank, (row, label) in enumerate(pairs)]
+        render = renderer(plan, cell, demonstrations)
+        shown += [
+            (cell.id, rank, row, label, _source(plan.prompts[cell.prompt], row))
+            for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
+        ]
         for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
             try:
                 asked = render.requests(text)
@@ -92,6 +78,26 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         index=pd.DataFrame(index, columns=["cell", "row", "label", "part", "request"]),
         regrouped=list(regrouped),
         demonstrations=pd.DataFrame(shown, columns=["cell", "rank", "row", "label", "reason"]),
+    )
+
+
+def renderer(plan: Plan, cell: Cell, demonstrations: pd.DataFrame) -> Renderer:
+    """Build what turns texts into the requests of a cell, given its demonstrations in their order."""
+    model, prompt = plan.study.models[cell.model], plan.prompts[cell.prompt]
+    reasons: list[str] = []
+    if isinstance(prompt, ChainOfThoughtPrompt):
+        reasons = [prompt.reason(*pair) for pair in zip(demonstrations["id"], demonstrations["label"], strict=True)]
+    return Renderer(
+        prompt=prompt,
+        dataset=plan.study.datasets[cell.dataset].scaled(cell.cardinality),
+        demonstrations=list(zip(demonstrations["text"], demonstrations["label"], strict=True)),
+        label_tokens=model.label_tokens,
+        label_order=cell.label_order,
+        placement=cell.placement,
+        chat=model.chat,
+        generation=generation(plan, cell),
+        replicate=cell.replicate,
+        reasons=reasons,
     )
 
 
