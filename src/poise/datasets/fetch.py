@@ -80,7 +80,8 @@ def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[st
         )
     except Exception as error:  # of the hub's client, of the HTTP library beneath it, of the disk
         reason = " ".join(str(error).split())[:200]
-        raise PoiseError(f"hub {source.repo} @ {source.revision[:12]}: download failed: {reason}") from error
+        terms = "; accept its terms on its hub page and set HF_TOKEN" if source.gated else ""
+        raise PoiseError(f"hub {source.repo} @ {source.revision[:12]}: download failed: {reason}{terms}") from error
 
 
 def _pip_reason(stderr: str) -> str:

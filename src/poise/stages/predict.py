@@ -60,7 +60,7 @@ def read_texts(path: Path, column: str) -> Texts:
     rows = read_cells(path)
     if column not in rows:
         raise PoiseError(
-            f"{path}: no column {column!r}, found {', '.join(map(repr, rows.columns))}; name it by --column"
+            f"{path}: no column {column!r}, found {', '.join(map(repr, rows.columns))}; name it with --column"
         )
     texts = ["" if text is None or text != text else str(text) for text in rows[column]]
     for number, text in enumerate(texts, 1):
