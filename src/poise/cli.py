@@ -85,6 +85,7 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
     from poise.config.compose import expand_sweeps
     from poise.engines.check import check_labels
     from poise.planfile import freeze, make_plan
+    from poise.pricing import estimate
     from poise.summary import describe_plan
 
     combinations = expand_sweeps(overrides or ("study=demo",))
@@ -93,8 +94,9 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
             combination = [f"{item}-{number}" if item.startswith("name=") else item for item in combination]
         made = make_plan(combination)
         check_labels(made)
+        prices = [] if quiet else estimate(made)
         path = freeze(made)
-        click.echo(str(path) if quiet else describe_plan(made, path))
+        click.echo(str(path) if quiet else describe_plan(made, path, prices))
 
 
 @main.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
@@ -12,10 +13,10 @@ from poise.cells import reachable
 from poise.config.schema import Model, selects
 from poise.plan import Plan
 from poise.planfile import describe
-from poise.pricing import Estimate, estimate
+from poise.pricing import Estimate
 
 
-def describe_plan(plan: Plan, path: Path) -> str:
+def describe_plan(plan: Plan, path: Path, prices: Sequence[Estimate]) -> str:
     """Summarise a plan: sources, cells and requests by experiment, batches to run, the command that runs it."""
     study = plan.study
     lines = [f"Study {study.name}: {study.title}", f"  plan     {path}"]
@@ -31,7 +32,7 @@ def describe_plan(plan: Plan, path: Path) -> str:
         rows.append([experiment, model, dataset, splits, conditions, requests])
     header = ["experiment", "model", "data set", "cells", "conditions", "requests at most"]
     lines += ["", tabulate(rows, header), ""]
-    lines += [*price_lines(plan), ""]
+    lines += [*price_lines(plan, prices), ""]
     done = [batch for batch in plan.batches if (paths.batch_dir(batch.model, batch.id) / "responses.parquet").exists()]
     lines.append(
         f"Batches: {len(plan.batches)}, of which {len(done)} are answered already (one model load for each other)."
@@ -48,22 +49,21 @@ def describe_plan(plan: Plan, path: Path) -> str:
     return "\n".join(lines)
 
 
-def price_lines(plan: Plan) -> list[str]:
+def price_lines(plan: Plan, prices: Sequence[Estimate]) -> list[str]:
     """What each model takes: requests, tokens, hours, dollars, with where the figures are from."""
-    found = estimate(plan)
     rows = [
         [
             item.model.name, f"{item.n_left:,} of {item.n_requests:,}", _number(item.prompt_tokens),
             _number(item.computed_tokens), f"{item.new_tokens:,}", _hours(item), _cost(item),
         ]
-        for item in found
+        for item in prices
     ]  # fmt: skip
     header = [
         "model", "requests left", "prompt tokens", "computed tokens", "new tokens at most", "hours on one device",
         "US dollars at most",
     ]  # fmt: skip
     lines = ["What is left to ask, estimated; what prompts share is computed once:", "", tabulate(rows, header), ""]
-    for item in found:
+    for item in prices:
         notes = []
         if item.n_left and item.prompt_tokens is None:
             notes.append(

@@ -11,6 +11,7 @@ import torch
 
 from poise.engines.base import LabelScores, Query
 from poise.engines.transformers import TransformersEngine
+from poise.errors import PoiseError
 
 pytestmark = pytest.mark.slow
 TOLERANCE_NATS = 1e-4
@@ -90,3 +91,31 @@ def test_chat_options_reach_the_template(engine, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(engine.tokenizer.tokenizer, "chat_template", "{{ messages[0].content }} {{ thinking }}")
     monkeypatch.setattr(engine.tokenizer, "chat_options", {"thinking": "none"})
     assert engine.chat_text("How was it?") == "How was it? none"
+
+
+def test_pickled_weights_are_refused_in_one_line(model_dir: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).symlink_to(model_dir / name)
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(PoiseError, match="cannot load the model") as caught:
+        TransformersEngine(tmp_path)
+    assert "safetensors" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_models_own_code_is_never_run(model_dir: Path, tmp_path: Path) -> None:
+    """A folder that brings code gets the library's own class, or one line; its code would leave a trace."""
+    import json
+
+    for path in model_dir.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    config = json.loads((model_dir / "config.json").read_text())
+    config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "code.C", "AutoModelForCausalLM": "code.M"}}
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    trace = tmp_path / "trace"
+    (tmp_path / "code.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass C: ...\nclass M: ...\n")
+    with pytest.raises(PoiseError, match="cannot load") as caught:
+        TransformersEngine(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not trace.exists()

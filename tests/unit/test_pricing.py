@@ -81,7 +81,7 @@ def test_without_data_tokens_are_not_known(tmp_path: Path, monkeypatch: pytest.M
     (found,) = estimate(plan)
     assert (found.prompt_tokens, found.hours) == (None, None)
     assert found.n_requests == 2 * (40 + 30 + 3) + 2 * 7 * (12 + 1)
-    assert "snakemake --cores 1 sources" in "\n".join(price_lines(plan))
+    assert "snakemake --cores 1 sources" in "\n".join(price_lines(plan, [found]))
 
 
 def test_a_configured_rate_gives_hours(folder: Path) -> None:
@@ -106,6 +106,6 @@ def test_written_tokens_and_dollars_of_a_model_behind_an_api(folder: Path) -> No
     assert found.new_tokens == 8 * found.n_left
     assert found.cost_usd == pytest.approx((found.prompt_tokens + 2 * found.new_tokens) / 1e6, rel=1e-4)
     assert isinstance(found, Estimate)
-    table = "\n".join(price_lines(plan))
+    table = "\n".join(price_lines(plan, [found]))
     assert f"{found.cost_usd:,.2f}" in table
     assert "the server's own pace" in table

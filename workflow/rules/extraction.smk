@@ -11,6 +11,9 @@ rule extract:
         "logs/extract/{model}/{batch}.log",
     benchmark:
         "logs/extract/{model}/{batch}.tsv"
+    # With `--sdm conda` in an environment of its own, for nodes that alone have vLLM; otherwise in the controller's.
+    conda:
+        "../envs/vllm.yaml"
     # Two extractions never share a GPU, nor all cores of a CPU, by accident. `poise extract` itself waits for its
     # turn too, as other runs may be on this machine.
     threads: POISE.extract_threads
@@ -19,4 +22,4 @@ rule extract:
         gpu=POISE.extract_gpus,
         server=POISE.extract_servers,
     shell:
-        "poise extract --batch {wildcards.batch} --threads {threads} --log {log}"
+        "python -m poise extract --batch {wildcards.batch} --threads {threads} --log {log}"
