@@ -90,6 +90,34 @@ class CellChoices:
     visible_tokens: np.ndarray
 
 
+@dataclass(frozen=True)
+class CellReadings:
+    """Chains of thought of one cell, read at two places; rows in the data set's order.
+
+    Attributes
+    ----------
+    rows
+        Row ids, shape (n,).
+    labels
+        True class indices, shape (n,).
+    at_label
+        Most probable class where the last label of the text starts, shape (n,).
+    after_label
+        Most probable class one token too late, after that label (the DNIP authors' reading), shape (n,).
+    matched
+        Whether the text holds a label, shape (n,).
+    text_only
+        Whether a server told no tokens: then both are the last label of the text, -1 where there is none.
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    at_label: np.ndarray
+    after_label: np.ndarray
+    matched: np.ndarray
+    text_only: bool
+
+
 def read_answers(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellAnswers]:
     """Scores by cell id, from the batches that hold them; texts are read as hard predictions."""
     return {
@@ -104,6 +132,19 @@ def read_choices(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellChoices]:
         cell.id: batch.choices(cell, prompt_labels(plan.prompts[cell.prompt], plan.classes(cell)))
         for batch, cell in _opened(plan, cells)
     }
+
+
+def read_readings(plan: Plan, cells: Iterable[Cell]) -> dict[str, CellReadings]:
+    """Chains of thought by cell id, from the batches that hold them."""
+    return {
+        cell.id: batch.readings(cell, prompt_labels(plan.prompts[cell.prompt], plan.classes(cell)))
+        for batch, cell in _opened(plan, cells)
+    }
+
+
+def read_reasons(plan: Plan, cells: Iterable[Cell]) -> dict[str, list[str]]:
+    """Where the reasons of each cell's demonstrations are from, in prompt order: ``sentence`` or ``template``."""
+    return {cell.id: batch.reasons(cell) for batch, cell in _opened(plan, cells)}
 
 
 def read_demonstrations(plan: Plan, cells: Iterable[Cell]) -> dict[str, list[int]]:
@@ -182,6 +223,24 @@ class _BatchFiles:
             hidden_tokens=hidden.reshape(-1, n_parts).mean(axis=1),
             visible_tokens=(tokens - hidden).reshape(-1, n_parts).mean(axis=1),
         )
+
+    def readings(self, cell: Cell, labels: Sequence[str]) -> CellReadings:
+        index = self._index(cell)
+        answers = self.responses.loc[index["request"]]
+        text_only = bool(answers["logprobs"].isna().any())
+        if text_only:
+            named = np.array([parse_label(text, labels, last=True) for text in answers["text"]])
+            at_label, after_label, matched = named, named, named >= 0
+        else:
+            at_label = np.stack(answers["logprobs"].tolist()).argmax(axis=1)
+            after_label = np.stack(answers["logprobs_after"].tolist()).argmax(axis=1)
+            matched = answers["matched"].to_numpy(dtype=bool)
+        true = index["label"].to_numpy(dtype=int)
+        return CellReadings(index["row"].to_numpy(), true, at_label, after_label, matched, text_only)
+
+    def reasons(self, cell: Cell) -> list[str]:
+        rows = self.demonstrations.get(cell.id)
+        return [] if rows is None else rows.sort_values("rank")["reason"].tolist()
 
     def demonstration_labels(self, cell: Cell) -> list[int]:
         rows = self.demonstrations.get(cell.id)

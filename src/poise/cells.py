@@ -204,8 +204,8 @@ def _asked(
             yield {**test, "decoding": "sampled", "generation": sampling}
             return
         if scored:
-            yield test
-        if experiment.reasoning is None:
+            yield {**test, "regrouped_rows": experiment.floor_rows}  # as class_accuracy has it, to share its answers
+        if experiment.reasoning is None or not scored:
             yield {**test, **text}
         return
     if experiment.instrument == "class_accuracy":

@@ -18,8 +18,8 @@ _SOURCES = {
     "methods": (*_READING, "methods", "stages/correct.py", "stages/fitting.py"),
     "metrics": (
         *_READING, "methods/aggregation.py", "methods/averaging.py", "metrics", "stages/imbalance.py",
-        "stages/measure.py", "stages/measure_class_accuracy.py", "stages/measure_position.py", "stages/stochastic.py",
-        "stages/tidy.py",
+        "stages/measure.py", "stages/measure_class_accuracy.py", "stages/measure_position.py",
+        "stages/measure_written.py", "stages/stochastic.py", "stages/tidy.py",
     ),
     "selection": (*_READING, "metrics", "stages/measure_position.py", "stages/select.py"),
     "tables": ("artefacts/context.py", "artefacts/tables", "stages/artefacts.py"),

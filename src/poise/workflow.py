@@ -50,7 +50,8 @@ class Workflow:
         """
         os.environ.setdefault("POISE_CONF", str(project / "conf"))
         if is_main:
-            os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+            _prepend("PATH", Path(sys.executable).parent)
+            _prepend("PYTHONPATH", project / "src")  # for environments that hold what Poise needs, but not Poise
             path = Path(config["plan"]) if "plan" in config else planfile.resolve(config.get("study", "demo"))
             os.environ[PLAN_VARIABLE] = str(path)
         elif PLAN_VARIABLE not in os.environ:
@@ -104,7 +105,7 @@ class Workflow:
         experiment = self._experiment(wildcards)
         group = (wildcards.experiment, wildcards.model, wildcards.dataset)
         methods = corrected(self.plan.study, experiment, wildcards.model)
-        answers = self._responses(self._group(wildcards)) if experiment.instrument == "position" else []
+        answers = self._responses(self._group(wildcards)) if experiment.instrument != "class_accuracy" else []
         return answers + [str(paths.predictions(self.study, *group, method)) for method in methods]
 
     def collect_inputs(self, wildcards: Wildcards) -> list[str]:
@@ -210,6 +211,10 @@ class Workflow:
 
     def _model(self, name: str) -> str:
         return str(paths.model_manifest(name, self.plan.model_digests[name]))
+
+
+def _prepend(variable: str, folder: Path) -> None:
+    os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 
 def _package_files(config: Dataset | Model) -> list[str]:

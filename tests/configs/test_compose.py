@@ -125,6 +125,7 @@ def test_every_prompt_composes(name: str) -> None:
     classes = [f"class {k}" for k in range(len(raw.get("label_words", "12345")))]
     study = compose_study(
         [
+            "experiment=[class_accuracy]",
             f"prompt@dataset.movies5.prompt={name}",
             f"dataset.movies5.classes={classes}",
             "dataset.movies5.label_thresholds=null",

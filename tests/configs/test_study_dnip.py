@@ -47,9 +47,24 @@ def test_the_grid_is_the_papers(plan: Plan) -> None:
         ("more_shots", "llama-2-13b", dataset, shots, seed, split)
         for dataset in DATASETS for shots in ("5_shot", "k_shot") for seed in SEEDS for split in SPLITS[:2]
     }  # fmt: skip
-    assert set(grid) == one_shot | more
-    assert set(grid.values()) == {1}
-    assert len({cell.id for cell in plan.cells}) == len(plan.cells) == 5 * 7 * 3 * 3 + 7 * 2 * 3 * 2
+    written = {  # the plain prompt and the written answer
+        *(("chain_of_thought", "gemma-2-2b", name, "1_shot", seed, "test") for name in DATASETS for seed in SEEDS),
+        ("answer_token", "llama-2-13b", "ddi", "1_shot", 0, "test"),
+    }  # fmt: skip
+    assert set(grid) == one_shot | more | written
+    assert {key: n for key, n in grid.items() if n > 1} == dict.fromkeys(written, 2)
+    plain = 7 * 3  # chain of thought's plain prompts are those of class_accuracy
+    assert len(plan.cells) == 5 * 7 * 3 * 3 + 7 * 2 * 3 * 2 + 2 * len(written)
+    assert len({cell.id for cell in plan.cells}) == len(plan.cells) - plain
+
+
+def test_written_answers_are_the_papers(plan: Plan, study: Study) -> None:
+    thinking = study.experiment["chain_of_thought"].reasoning
+    assert thinking is not None
+    assert (thinking.max_new_tokens, thinking.temperature, thinking.top_p) == (31, 1.0, 1.0)
+    assert {cell.decoding for cell in plan.cells if cell.experiment == "answer_token"} == {"scores", "greedy"}
+    assert plan.prompts["answer_token/ddi"].name == "ddi_answer_token"
+    assert plan.prompts["class_accuracy/ddi"].name == "ddi"
 
 
 def test_draws_are_the_papers(plan: Plan, study: Study) -> None:
@@ -66,9 +81,12 @@ def test_draws_are_the_papers(plan: Plan, study: Study) -> None:
 
 
 def test_one_batch_for_each_model_and_data_set(plan: Plan) -> None:
-    held = [{(plan.cell_by_id[cell].model, plan.cell_by_id[cell].dataset) for cell in b.cells} for b in plan.batches]
+    members = [[plan.cell_by_id[name] for name in batch.cells] for batch in plan.batches]
+    scored = [cells for cells in members if cells[0].decoding == "scores" and cells[0].experiment != "answer_token"]
+    held = [{(cell.model, cell.dataset) for cell in cells} for cells in scored]
     assert all(len(pairs) == 1 for pairs in held)
     assert len(held) == 5 * 7 + 7  # Llama-2-13B: 1-shot apart from more shots
+    assert len(members) == len(held) + 5  # written answers: four batches of chains of thought, one of answer tokens
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -127,7 +127,7 @@ def test_responses_have_their_documented_columns(tmp_path: Path) -> None:
     responses = _run(DummyEngine(CONFIG), tmp_path)
     assert list(responses.columns) == [
         "request", "logprobs", "label_mass", "greedy", "text", "n_tokens", "n_hidden_tokens", "prompt_tokens",
-        "dropped_demonstrations",
+        "dropped_demonstrations", "logprobs_after", "matched",
     ]  # fmt: skip
     assert responses["logprobs"].iloc[0].dtype == np.float32
     np.testing.assert_allclose(responses["label_mass"], 0.9, rtol=1e-6)

@@ -178,6 +178,38 @@ def test_hidden_tokens_are_the_servers_count_or_those_of_the_thinking_block(serv
     assert 0 < answer.n_hidden_tokens < 90
 
 
+def test_thinking_that_a_server_takes_out_of_the_answer_is_counted(serve: Callable[..., Server]) -> None:
+    def reply(body: dict[str, Any], n: int) -> Reply:
+        status, answer = _chat("2", usage={"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14})
+        answer["choices"][0]["message"]["reasoning_content"] = "so it is"
+        return status, answer
+
+    (answer,) = _write(_engine(serve(reply).port, chat=True), _texts(1))
+    assert (answer.text, answer.n_tokens, answer.n_hidden_tokens) == ("2", 9, 3)
+    apart = {"prompt_tokens": 5, "completion_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 80}}
+    server = serve(lambda body, n: _chat("2", usage={**apart, "total_tokens": 86}))
+    (answer,) = _write(_engine(server.port, chat=True), _texts(1))
+    assert (answer.n_tokens, answer.n_hidden_tokens) == (81, 80)
+
+
+def test_seeds_are_small_enough_for_all_servers(serve: Callable[..., Server]) -> None:
+    server = serve(lambda body, n: _completion("1"))
+    _write(_engine(server.port), [GenerationQuery((), Generation(8, 0.7), 2**63 - 2, text="prompt")])
+    assert server.seen[0][1]["seed"] == 2**31 - 2
+
+
+def test_a_server_that_names_another_key_for_the_limit_gets_it(serve: Callable[..., Server]) -> None:
+    def reply(body: dict[str, Any], n: int) -> Reply:
+        if "max_tokens" in body:
+            return 400, {"error": {"message": "max_tokens is not supported. Use 'max_completion_tokens' instead."}}
+        return _chat(str(body["max_completion_tokens"]))
+
+    server = serve(reply)
+    engine = _engine(server.port, chat=True, concurrency=1)
+    assert [answer.text for answer in _write(engine, _texts(5))] == ["8"] * 5
+    assert len(server.seen) == 6  # only the first was refused
+
+
 def _scores(engine: OpenAIEngine, labels: tuple[str, ...] = LABELS) -> Any:
     return engine.score([Query((), tuple((k,) for k in range(len(labels))), "text", labels)], MicroBatch((0,)))[0]
 
@@ -188,7 +220,8 @@ def test_scores_are_told_if_all_labels_are_among_the_most_probable(serve: Callab
     top = {" positive": -0.5, " Neg": -9.0, " neutral": -2.0, "positive": -3.0, " neg": -1.5, " the": -4.0}
     server = serve(lambda body, n: reply(" positive", top))
     found = _scores(_engine(server.port, chat))
-    expected = [-1.5, -2.0, np.log(np.exp(-0.5) + np.exp(-3.0))]  # by hand: two tokens tell "positive"
+    # By hand: two tokens tell "positive", and two "negative", in either letter case.
+    expected = [np.log(np.exp(-1.5) + np.exp(-9.0)), -2.0, np.log(np.exp(-0.5) + np.exp(-3.0))]
     np.testing.assert_allclose(found.logprobs, expected)
     assert (found.greedy, found.n_prompt_tokens, found.n_tokens) == (2, 11, 2)
     body = server.seen[0][1]
@@ -210,6 +243,24 @@ def test_label_scores_by_hand() -> None:
     assert scores.tolist() == [-1.0, -3.0, -2.0]  # "1" is a label itself, so it does not stand for 10
     assert greedy == -1  # the most probable token is no label
     assert label_scores({"very": -0.1, "negative": -1.0}, ["very negative", "very positive", "negative"])[0] is None
+    assert label_scores({" ": -0.1, "yes": -1.0}, ["yes", "no"])[0] is None  # white space begins neither
+
+
+def test_a_label_in_another_letter_case_is_the_same_answer() -> None:
+    """As texts are parsed: the rare token in the label's own case must not stand for it alone."""
+    scores, greedy = label_scores({"Positive": -0.01, " negative": -6.0, "positive": -7.0}, [" negative", " positive"])
+    assert scores is not None
+    np.testing.assert_allclose(scores, [-6.0, np.log(np.exp(-0.01) + np.exp(-7.0))])
+    assert greedy == 1
+
+
+def test_rough_tokens_tell_words_apart_and_grow_with_the_text() -> None:
+    engine = _engine(1)
+    for label, longer in (("great", "greatest"), ("1", "10"), ("Option_1", "Option_10")):
+        short, long = engine.encode(label), engine.encode(longer)
+        assert long[: len(short)] != short
+    assert engine.encode("Label:")[:] == engine.encode("Label: good")[: len(engine.encode("Label:"))]
+    assert 100 <= len(engine.encode("a sentence of five words " * 20)) <= 200
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -217,6 +268,18 @@ def test_a_busy_or_broken_server_is_asked_again(serve: Callable[..., Server], st
     server = serve(lambda body, n: (status, {"error": {"message": "later"}}) if n % 3 else _completion("1"))
     assert [answer.text for answer in _write(_engine(server.port), _texts(9))] == ["1"] * 9
     assert len(server.seen) > 9
+
+
+def test_a_reply_without_an_answer_is_asked_again(serve: Callable[..., Server]) -> None:
+    """Gateways report what went wrong behind them with status 200."""
+    failed = 200, {"error": {"message": "provider failed", "code": 502}}
+    server = serve(lambda body, n: _completion("1") if n else failed)
+    assert [answer.text for answer in _write(_engine(server.port), _texts(1))] == ["1"]
+    assert len(server.seen) == 2
+    server = serve(lambda body, n: failed)
+    with pytest.raises(PoiseError, match=r"a reply without an answer: .*provider failed.*answers so far are kept"):
+        _write(_engine(server.port, max_retries=1), _texts(1))
+    assert len(server.seen) == 2
 
 
 def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Callable[..., Server]) -> None:
@@ -272,9 +335,22 @@ def test_no_more_requests_a_minute_than_configured(serve: Callable[..., Server])
     assert time.monotonic() - started > 0.45  # ten gaps of a twentieth of a second
 
 
+def test_requests_that_are_sent_again_are_in_the_budget(serve: Callable[..., Server]) -> None:
+    server = serve(lambda body, n: _completion("1") if n >= 8 else (429, {"error": {"message": "later"}}))
+    started = time.monotonic()
+    _write(_engine(server.port, requests_per_minute=1200, max_retries=10), _texts(1))
+    assert len(server.seen) == 9
+    assert time.monotonic() - started > 0.35  # eight gaps; the server asks for a hundredth of a second
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(401, "check the key in $TEST_KEY"), (404, "check the model's id (some/model)"), (400, "engine.top_logprobs")],
+    [
+        (401, "check the key in $TEST_KEY"),
+        (404, "check the model's id (some/model)"),
+        (400, "engine.top_logprobs"),
+        (402, "the request is refused; answers so far are kept"),
+    ],
 )
 def test_mistakes_are_told_at_once_in_one_line(serve: Callable[..., Server], status: int, words: str) -> None:
     server = serve(lambda body, n: (status, {"error": {"message": "no"}}))
@@ -288,6 +364,30 @@ def test_a_missing_key_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("TEST_KEY")
     with pytest.raises(PoiseError, match="TEST_KEY is not set"):
         _engine(1)
+
+
+def test_a_key_that_cannot_be_sent_is_told_without_it(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wrong in (f"{KEY} and more", f"{KEY}é"):
+        monkeypatch.setenv("TEST_KEY", wrong)
+        with pytest.raises(
+            PoiseError, match="variable TEST_KEY holds white space or letters that no key has"
+        ) as caught:
+            _engine(1)
+        assert KEY not in str(caught.value)
+    monkeypatch.setenv("TEST_KEY", f"{KEY}\n")  # what `export KEY=$(cat file)` and editors leave
+    server = serve(lambda body, n: _completion("1"))
+    _write(_engine(server.port), _texts(1))
+    assert server.seen[0][2]["authorization"] == f"Bearer {KEY}"
+
+
+def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(serve: Callable[..., Server]) -> None:
+    for length in range(150, 185):
+        server = serve(lambda body, n, length=length: (401, {"error": {"message": "x" * length + KEY}}))
+        with pytest.raises(PoiseError) as caught:
+            _write(_engine(server.port), _texts(1))
+        assert KEY[:4] not in str(caught.value)
 
 
 def test_the_key_is_written_nowhere(

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from poise.artefacts.context import Context
 from poise.artefacts.registry import ARTEFACTS
-from poise.artefacts.tables import demonstrations, imbalance, methods, objectives, sizes, solver, unmeasured
+from poise.artefacts.tables import demonstrations, imbalance, methods, objectives, sizes, solver
 from poise.artefacts.tables.table import Table
 from poise.config.compose import compose_study
 from poise.config.schema import Study
-from poise.errors import PoiseError
 from poise.plan import Plan
 from poise.planfile import make_plan
-from poise.stages import artefacts as stage
 from poise.stages.measure import tidy_frame
 
 METHODS = [
@@ -248,50 +243,6 @@ def test_papers_label_orders_need_its_model_and_data_set(plan: Plan) -> None:
     ]  # fmt: skip
     assert printed["Label order"].tolist()[3:] == ["–"] * 3
     assert measured["Acc."].tolist() == ["50.0", "60.0"]
-
-
-# Tables 6 to 8 ------------------------------------------------------------------------------------------------------
-
-
-def test_unmeasured_tables_say_why_and_show_no_number_of_another_model(plan: Plan) -> None:
-    context = Context(plan.study, pd.DataFrame())
-    for make in (unmeasured.chain_of_thought, unmeasured.local_answer_token):
-        table = make(context)
-        assert _is_unmeasured(table, "needs text generation")
-        assert set(table.tidy["dataset"]) == {"r8", "movies5"}
-        assert len(table.sections) == 1
-
-
-def test_chatgpt_matrix_is_always_the_papers_and_never_measured(plan: Plan) -> None:
-    table = unmeasured.chatgpt_answer_token(Context(plan.study, pd.DataFrame()))
-    (_, missing), (heading, matrix) = table.sections
-    assert missing["Confusion matrix"].tolist() == ["not measured"]
-    assert "(paper)" in heading
-    assert matrix.iloc[0].tolist()[:6] == ["negative", "809", "707", "1001", "217", "2003"]
-    assert table.tidy["provenance"].value_counts().to_dict() == {"paper": 25, "not measured": 1}
-    assert "not run" in table.notes[0]
-
-
-def test_papers_chain_of_thought_stands_beside_its_model_and_data_set(papers_study: Study) -> None:
-    table = unmeasured.chain_of_thought(Context(papers_study, pd.DataFrame()))
-    assert [heading for heading, _ in table.sections] == ["Not measured", "Gemma-2-2B, 1-shot (paper)"]
-    assert table.sections[1][1].to_numpy().tolist() == [
-        ["RTE", "48.5 ± 1.6", "-21.8", "36.4 ± 7.1", "+11.2"],
-        ["All seven", "35.0", "-18.4", "30.3", "-8.2"],
-    ]
-    assert len(table.sections[0][1]) == 4  # two models, two data sets
-    paper = table.tidy[(table.tidy["provenance"] == "paper") & (table.tidy["metric"] == "accuracy")]
-    np.testing.assert_allclose(paper["mean"].astype(float), [0.485, 0.35])
-
-
-def test_a_table_of_no_metrics_is_made_where_nothing_is_measured(plan: Plan, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    nothing = _context(plan, [])
-    nothing.require("dnip_table7")
-    with pytest.raises(PoiseError, match="dnip_table5: this study measures nothing"):
-        nothing.require("dnip_table5")
-    stage.make_table(plan, "dnip_table7")
-    assert "not measured" in (tmp_path / "results/t/tables/dnip_table7.csv").read_text(encoding="utf-8")
 
 
 # Tables 9 to 15 -----------------------------------------------------------------------------------------------------

@@ -73,3 +73,11 @@ def test_the_first_whole_label_counts(text: str, labels: list[str], expected: in
 def test_a_blank_label_is_an_error() -> None:
     with pytest.raises(ValueError, match="blank"):
         parse_label("1", ["1", " "])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("not negative but positive", 3), ("negative: very negative", 0), ("neutral", 2), ("", -1), ("good", -1)],
+)
+def test_the_last_label_of_a_text(text: str, expected: int) -> None:
+    assert parse_label(text, WORDS, last=True) == expected

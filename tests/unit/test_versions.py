@@ -15,8 +15,9 @@ RECORD = Path(__file__).parent / "extraction_code.json"
 CODE = [
     "answers.py", "cells.py", "datasets/sampling.py", "datasets/tables.py", "engines/ask.py", "engines/attention.py",
     "engines/decode.py", "engines/dummy.py", "engines/generation.py", "engines/gguf.py", "engines/labels.py",
-    "engines/packing.py", "engines/transformers.py", "prompts/paradigms.py", "prompts/render.py", "prompts/requests.py",
-    "prompts/scale.py", "prompts/text.py",
+    "engines/located.py", "engines/openai.py", "engines/packing.py", "engines/tokenizer.py", "engines/transformers.py",
+    "engines/vllm.py", "prompts/paradigms.py", "prompts/render.py", "prompts/requests.py", "prompts/scale.py",
+    "prompts/text.py",
 ]  # fmt: skip
 _SILENT = {
     tokenize.COMMENT,

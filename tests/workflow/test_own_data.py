@@ -41,11 +41,13 @@ STUDY = [
 ]  # fmt: skip
 # All that the default study asks, except that the merged scale is of two classes instead of three.
 EVERYTHING = [
-    *SHARED, "seeds=[0]", "experiment=[class_accuracy,more_shots,position,stochastic,factors,cardinality]",
+    *SHARED, "seeds=[0]", "experiment=[class_accuracy,more_shots,chain_of_thought,answer_token,position,stochastic,"
+    "factors,cardinality]",
     "method=[icl,dnip,label_averaging,demonstration_averaging,pride,contextual_calibration]",
     "factor=[label_format,scale_cardinality,demo_count,inference_paradigm,configuration]",
     "experiment.position.methods=null", "experiment.factors.seeds=[0]", "experiment.cardinality.seeds=[0]",
-    *(f"experiment.{name}.datasets=[mine]" for name in ("more_shots", "stochastic", "factors", "cardinality")),
+    *(f"experiment.{name}.datasets=[mine]" for name in
+      ("more_shots", "chain_of_thought", "answer_token", "stochastic", "factors", "cardinality")),
     "factor.scale_cardinality.min_classes=3",
     "+factor.scale_cardinality.levels.two={title: 2-way, cardinality: two}",
 ]  # fmt: skip
@@ -188,7 +190,7 @@ def test_a_missing_file_is_told_when_the_plan_is_made(mine: Workplace) -> None:
 
 
 def test_too_few_demonstrations_of_a_class(mine: Workplace) -> None:
-    _plan(mine, "experiment.position.shots=[31_per_class]")
+    _plan(mine, "experiment.position.shots=[31_per_class]", "--quiet")  # else the plan says it, where data are prepared
     done = mine.snakemake("--config", "study=mine", POISE_CONF=str(mine.folder / "conf"))
     (line,) = {text for text in (done.stdout + done.stderr).splitlines() if text.startswith("poise: error: ")}
     assert "31_per_class needs 31 training rows of class 0, found 30" in line

@@ -81,8 +81,9 @@ def test_a_server_is_asked_beside_a_local_model(mixed: Plan, monkeypatch: pytest
 def test_snakemake_counts_the_visible_gpus(
     workplace: Workplace, arguments: list[str], gpus: str, n_provided: list[str]
 ) -> None:
-    target = "results/demo/tables/dnip_table7.csv"  # printed figures only: no extraction
-    done = workplace.snakemake(target, *arguments, CUDA_VISIBLE_DEVICES=gpus)
+    printed = ["study=demo", "name=printed", "experiment=[class_accuracy]", "artefacts=[dnip_table7]"]  # no extraction
+    assert workplace.poise("plan", *printed).returncode == 0
+    done = workplace.snakemake("--config", "study=printed", *arguments, CUDA_VISIBLE_DEVICES=gpus)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"Provided resources:.*gpu\D+(\d+)", done.stdout + done.stderr) == n_provided
 

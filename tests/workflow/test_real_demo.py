@@ -25,6 +25,7 @@ SMALL = [
     "factor=[label_format,scale_cardinality,inference_paradigm,configuration]", "experiment.factors.seeds=[0]",
     "experiment.factors.rows.test=3", "experiment.cardinality.seeds=[0]", "experiment.cardinality.rows.test=3",
     "experiment.stochastic.rows.test=8", "experiment.stochastic.floor_rows=4",
+    "experiment.chain_of_thought.rows.test=4", "experiment.answer_token.rows.test=6",
 ]  # fmt: skip
 
 WANTED = [name for name in ARTEFACTS if not name.startswith("joint")]  # those are the joint study's

@@ -32,8 +32,8 @@ class Context:
         return replace(self, metrics=self.metrics[self.metrics["method"].isin(methods)])
 
     def require(self, artefact: str) -> None:
-        """Refuse to make an artefact from nothing, unless it reads no metrics: it then says what is not measured."""
-        if self.metrics.empty and ARTEFACTS[artefact].instruments:
+        """Refuse to make an artefact from nothing, unless it can say what is not measured."""
+        if self.metrics.empty and not ARTEFACTS[artefact].optional:
             raise PoiseError(
                 f"{artefact}: this study measures nothing that it could show; add an experiment to the study"
             )

@@ -9,6 +9,7 @@ from poise import paths
 
 CLASS_ACCURACY = "class_accuracy"
 POSITION = "position"
+WRITTEN = "written"
 TIMING = "timing"
 
 
@@ -21,11 +22,13 @@ class Artefact:
     kind
         ``table`` or ``figure``.
     instruments
-        Whose metrics it reads; none for what this version cannot measure.
+        Whose metrics it reads.
     maker
         ``module:function`` in :mod:`poise.artefacts`.
     reference
         Printed figures of the papers that may stand beside the measured ones.
+    optional
+        Whether it is made where nothing is measured too: it then says so, and what would measure it.
     """
 
     kind: str
@@ -33,6 +36,7 @@ class Artefact:
     instruments: tuple[str, ...]
     maker: str
     reference: tuple[str, ...] = ()
+    optional: bool = False
 
 
 ARTEFACTS = {
@@ -57,16 +61,16 @@ ARTEFACTS = {
         "tables.demonstrations:label_order", ("dnip/table5.csv",),
     ),
     "dnip_table6": Artefact(
-        "table", "Chain-of-thought prompting", (),
-        "tables.unmeasured:chain_of_thought", ("dnip/table6.csv",),
+        "table", "Chain-of-thought prompting", (WRITTEN,),
+        "tables.chain_of_thought:chain_of_thought", ("dnip/table6.csv",), optional=True,
     ),
     "dnip_table7": Artefact(
-        "table", "Answer-token confusion matrix of ChatGPT on DDI", (),
-        "tables.unmeasured:chatgpt_answer_token", ("dnip/table7.csv",),
+        "table", "Answer-token confusion matrix of ChatGPT on DDI", (WRITTEN,),
+        "tables.answer_token:chatgpt_answer_token", ("dnip/table7.csv",), optional=True,
     ),
     "dnip_table8": Artefact(
-        "table", "Answer-token confusion matrix of a local model", (),
-        "tables.unmeasured:local_answer_token", ("dnip/table8.csv",),
+        "table", "Answer-token confusion matrix of a local model", (WRITTEN,),
+        "tables.answer_token:local_answer_token", ("dnip/table8.csv",), optional=True,
     ),
     **{
         f"dnip_table{8 + slot}": Artefact(

@@ -19,6 +19,10 @@ class _Engine(Strict):
     flush_seconds: float = Field(default=5.0, gt=0)
     batch_requests: int = Field(default=20000, gt=0)
 
+    def context_length(self, of_model: int) -> int:
+        """Tokens that a prompt and its answer may have, given what the model can take."""
+        return of_model
+
 
 class TransformersConfig(_Engine):
     """A local model through transformers."""
@@ -44,6 +48,10 @@ class VLLMConfig(_Engine):
     max_batched_tokens: int | None = Field(default=None, gt=0)
     call_requests: int = Field(default=2048, gt=0)
 
+    def context_length(self, of_model: int) -> int:
+        """Tokens that a prompt and its answer may have: memory may be reserved for fewer than the model can take."""
+        return min(of_model, self.max_length or of_model)
+
 
 class OpenAIConfig(_Engine):
     """Any server that speaks OpenAI's protocol: of a provider, or one's own."""
@@ -68,6 +76,4 @@ class DummyConfig(_Engine):
     noise: float = 0.0
 
 
-EngineConfig = Annotated[
-    TransformersConfig | VLLMConfig | OpenAIConfig | DummyConfig, Field(discriminator="kind")
-]
+EngineConfig = Annotated[TransformersConfig | VLLMConfig | OpenAIConfig | DummyConfig, Field(discriminator="kind")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from poise import paths
 from poise.cells import settings
 from poise.engines.ask import last_line, tokenised_labels
+from poise.engines.located import label_forms
 from poise.plan import Plan
 from poise.prompts.render import Renderer
 
@@ -42,10 +43,15 @@ def check_labels(plan: Plan) -> list[str]:
                 for setting in settings(plan.study, experiment, plan.study.datasets[dataset]):
                     scaled = plan.study.datasets[dataset].scaled(setting.cardinality)
                     shown = [("text", label) for label in range(len(scaled.classes))]  # some prompts need them
-                    renderer = Renderer(setting.prompt, scaled, shown, model.label_tokens, chat=model.chat)
+                    reasons = ["reason"] * len(shown)
+                    tokens = model.label_tokens
+                    renderer = Renderer(setting.prompt, scaled, shown, tokens, chat=model.chat, reasons=reasons)
                     request = renderer.requests("text")[0]
                     tail = "" if model.chat else last_line(request.prompt.text)
                     level = f" ({setting.factor}={setting.level})" if setting.factor else ""
                     where = f"model {model.name}, prompt {setting.prompt.name} on {dataset}{level}"
-                    tokenised_labels(encode, tail, request.labels, model.label_tokens.scoring, where)
+                    if request.located:
+                        label_forms(encode, request.labels, tokens.scoring, where)
+                    else:
+                        tokenised_labels(encode, tail, request.labels, tokens.scoring, where)
     return skipped

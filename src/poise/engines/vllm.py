@@ -72,7 +72,7 @@ class VLLMEngine:
                 dtype=config.dtype,
                 tensor_parallel_size=config.tensor_parallel,
                 gpu_memory_utilization=config.memory_share,
-                max_model_len=min(model.context_length, config.max_length or model.context_length),
+                max_model_len=config.context_length(model.context_length),
                 max_num_seqs=config.max_sequences,
                 max_logprobs=_MAX_TOKEN_IDS,
                 enforce_eager=config.eager or on_cpu,  # on a CPU compiling takes a minute and gains nothing

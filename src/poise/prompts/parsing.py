@@ -6,11 +6,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from re import Match
 
 FAILURE = -1
 
 
-def parse_label(text: str, labels: Sequence[str]) -> int:
+def parse_label(text: str, labels: Sequence[str], last: bool = False) -> int:
     """Find the label that an answer names: the one that occurs first in it, as a whole token, in any letter case.
 
     Where two labels start at the same place the longer one counts, so ``very negative`` is never read as ``negative``
@@ -27,6 +28,8 @@ def parse_label(text: str, labels: Sequence[str]) -> int:
         The visible answer.
     labels
         Label texts; white space around them does not count.
+    last
+        Take the label that occurs last instead: a chain of thought names others before its answer.
 
     Returns
     -------
@@ -38,7 +41,8 @@ def parse_label(text: str, labels: Sequence[str]) -> int:
     ValueError
         If a label is blank.
     """
-    found = _pattern(tuple(labels)).search(_folded(text))
+    pattern, folded = _pattern(tuple(labels)), _folded(text)
+    found = max(pattern.finditer(folded), key=Match.start, default=None) if last else pattern.search(folded)
     return int(found.lastgroup.removeprefix("label")) if found and found.lastgroup else FAILURE
 
 

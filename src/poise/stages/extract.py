@@ -48,7 +48,7 @@ def extract(plan: Plan, batch_id: str, threads: int | None = None) -> None:
         load_seconds = time.monotonic() - started
         attempt.doing("asking")
         where = f"model {batch.model}"
-        context_length = min(model.context_length, getattr(config, "max_length", None) or model.context_length)
+        context_length = config.context_length(model.context_length)
         tokenised = tokenise(engine, requests, model.label_tokens.scoring, context_length, where)
         answers = ask(engine, requests, tokenised, folder / "parts", config.flush_seconds, f"extract {batch.model}")
         again = None

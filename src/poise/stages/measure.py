@@ -13,13 +13,15 @@ from poise.files import read_parquet, write_parquet
 from poise.plan import Plan
 from poise.stages.measure_class_accuracy import class_accuracy
 from poise.stages.measure_position import position
+from poise.stages.measure_written import written
 from poise.stages.tidy import provenance, tidy_frame
+
+_STAGES = {"class_accuracy": class_accuracy, "position": position, "written": written}
 
 
 def measure(plan: Plan, experiment: str, model: str, dataset: str) -> None:
     """Write the metrics of one model and data set in one experiment."""
-    instrument = plan.study.experiment[experiment].instrument
-    rows = (class_accuracy if instrument == "class_accuracy" else position)(plan, experiment, model, dataset)
+    rows = _STAGES[plan.study.experiment[experiment].instrument](plan, experiment, model, dataset)
     write_parquet(paths.cell_metrics(plan.study.name, experiment, model, dataset), tidy_frame(rows))
 
 

@@ -142,7 +142,8 @@ def predict(plan: Plan, cell: Cell, texts: Texts, weights: Weights | None = None
     with claim(gpus_wanted(config), say):
         engine = open_engine(config, model, paths.model_dir(cell.model, plan.model_digests[cell.model]))
         asked = list(requests.values())
-        tokenised = tokenise(engine, asked, model.label_tokens.scoring, model.context_length, f"model {cell.model}")
+        context_length = config.context_length(model.context_length)
+        tokenised = tokenise(engine, asked, model.label_tokens.scoring, context_length, f"model {cell.model}")
         answers = ask(engine, asked, tokenised, folder / "parts", config.flush_seconds, f"predict {cell.model}")
     found = answers.responses.set_index("request").loc[order]
     classes = plan.classes(cell)

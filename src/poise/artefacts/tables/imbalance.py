@@ -37,9 +37,10 @@ def first_runs(counts: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, int]
 
 
 def count_matrix(rows: pd.DataFrame) -> pd.DataFrame:
-    """Square matrix of counts: true classes down, predicted classes across, both in class order."""
+    """Counts: true classes down, predicted classes across, both in class order; what is no class comes last."""
     classes = list(dict.fromkeys(rows["class"]))
-    return rows.pivot_table(index="class", columns="pred_class", values="value").loc[classes, classes]
+    others = [name for name in dict.fromkeys(rows["pred_class"]) if name not in classes]
+    return rows.pivot_table(index="class", columns="pred_class", values="value").loc[classes, [*classes, *others]]
 
 
 def printed_matrix(rows: pd.DataFrame) -> pd.DataFrame:
@@ -83,11 +84,11 @@ def _confusion(context: Context, method: str, caption: str, paper_file: str) -> 
 
 
 def with_margins(matrix: pd.DataFrame) -> pd.DataFrame:
-    """Counts as text, with totals, class accuracies and precisions."""
+    """Counts as text, with totals, class accuracies and precisions; a last column may be of no class."""
     counts = matrix.to_numpy().astype(int)
     totals, predicted, right = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     with np.errstate(invalid="ignore"):
-        accuracy, precision = right / totals, right / predicted
+        accuracy, precision = right / totals, right / predicted[: len(right)]
     wide = pd.DataFrame(counts.astype(str), columns=list(matrix.columns))
     wide.insert(0, "True \\ Pred.", list(matrix.index))
     wide["All"] = totals.astype(str)
@@ -98,7 +99,8 @@ def with_margins(matrix: pd.DataFrame) -> pd.DataFrame:
         str(totals.sum()),
         percent(right.sum() / totals.sum()),
     ]
-    wide.loc[len(wide)] = ["Prec.", *(percent(value) for value in precision), "", ""]
+    shares = [percent(value) for value in precision]
+    wide.loc[len(wide)] = ["Prec.", *shares, *[""] * (wide.shape[1] - 1 - len(shares))]
     return wide
 
 
