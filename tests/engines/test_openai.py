@@ -259,7 +259,7 @@ def test_rough_tokens_tell_words_apart_and_grow_with_the_text() -> None:
     for label, longer in (("great", "greatest"), ("1", "10"), ("Option_1", "Option_10")):
         short, long = engine.encode(label), engine.encode(longer)
         assert long[: len(short)] != short
-    assert engine.encode("Label:")[:] == engine.encode("Label: good")[: len(engine.encode("Label:"))]
+    assert engine.encode("Label:") == engine.encode("Label: good")[: len(engine.encode("Label:"))]
     assert 100 <= len(engine.encode("a sentence of five words " * 20)) <= 200
 
 
@@ -336,11 +336,11 @@ def test_no_more_requests_a_minute_than_configured(serve: Callable[..., Server])
 
 
 def test_requests_that_are_sent_again_are_in_the_budget(serve: Callable[..., Server]) -> None:
-    server = serve(lambda body, n: _completion("1") if n >= 8 else (429, {"error": {"message": "later"}}))
+    server = serve(lambda body, n: _completion("1") if n >= 4 else (429, {"error": {"message": "later"}}))
     started = time.monotonic()
-    _write(_engine(server.port, requests_per_minute=1200, max_retries=10), _texts(1))
-    assert len(server.seen) == 9
-    assert time.monotonic() - started > 0.35  # eight gaps; the server asks for a hundredth of a second
+    _write(_engine(server.port, requests_per_minute=120), _texts(1))
+    assert len(server.seen) == 5
+    assert time.monotonic() - started > 1.9  # four gaps of half a second; the server asks for a hundredth
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,7 @@ def test_a_key_that_cannot_be_sent_is_told_without_it(
 ) -> None:
     for wrong in (f"{KEY} and more", f"{KEY}é"):
         monkeypatch.setenv("TEST_KEY", wrong)
-        with pytest.raises(
-            PoiseError, match="variable TEST_KEY holds white space or letters that no key has"
-        ) as caught:
+        with pytest.raises(PoiseError, match="TEST_KEY holds white space or letters that no key has") as caught:
             _engine(1)
         assert KEY not in str(caught.value)
     monkeypatch.setenv("TEST_KEY", f"{KEY}\n")  # what `export KEY=$(cat file)` and editors leave
@@ -383,10 +381,11 @@ def test_a_key_that_cannot_be_sent_is_told_without_it(
 
 
 def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(serve: Callable[..., Server]) -> None:
-    for length in range(150, 185):
-        server = serve(lambda body, n, length=length: (401, {"error": {"message": "x" * length + KEY}}))
+    server = serve(lambda body, n: (401, {"error": {"message": "x" * (150 + n) + KEY}}))
+    engine = _engine(server.port)
+    for _ in range(35):
         with pytest.raises(PoiseError) as caught:
-            _write(_engine(server.port), _texts(1))
+            _write(engine, _texts(1))
         assert KEY[:4] not in str(caught.value)
 
 

@@ -116,22 +116,32 @@ def test_samples_are_seeded(served: Engine) -> None:
     assert first != _write(served, PROMPTS, GREEDY)
 
 
-def test_label_scores_are_a_local_engines_where_the_server_tells_them(served: Engine, local: Engine) -> None:
-    def scores(engine: Engine) -> list[np.ndarray]:
-        queries = [
-            Query(tuple(engine.encode(text)), tuple(tuple(engine.encode(label)[:1]) for label in LABELS), text, LABELS)
-            for text in PROMPTS
-        ]
-        found: dict[int, np.ndarray] = {}
-        for batch in engine.micro_batches(queries):
-            answers = engine.score(queries, batch)
-            found.update({k: answer.logprobs for k, answer in zip(batch.members, answers, strict=True)})
-        return [found[k] for k in range(len(queries))]
+def test_label_scores_are_the_sums_of_first_tokens_that_tell_a_label(served: Engine, model_dir: Path) -> None:
+    """Against the model's own full softmax, in plain transformers: its 20 most probable tokens, read by hand."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    told = [(ours, theirs) for ours, theirs in zip(scores(served), scores(local), strict=True) if not np.isnan(ours[0])]
-    assert len(told) >= 3
-    for ours, theirs in told:
-        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    queries = [Query((), ((0,), (1,)), text, LABELS) for text in PROMPTS]
+    n_told = 0
+    for batch in served.micro_batches(queries):
+        for k, answer in zip(batch.members, served.score(queries, batch), strict=True):
+            with torch.no_grad():
+                logits = model(**tokenizer(PROMPTS[k], return_tensors="pt")).logits[0, -1]
+            best = logits.double().softmax(-1).topk(20)
+            expected = dict.fromkeys(LABELS, 0.0)
+            for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                piece = tokenizer.decode([token]).strip().lower()
+                for label in LABELS:
+                    expected[label] += probability if piece and label.strip().startswith(piece) else 0.0
+            if all(expected.values()):
+                n_told += 1
+                np.testing.assert_allclose(answer.logprobs, np.log(list(expected.values())), atol=1e-3)
+            else:
+                assert np.isnan(answer.logprobs).all()
+            assert answer.n_prompt_tokens == len(tokenizer(PROMPTS[k])["input_ids"])
+    assert n_told >= 3
 
 
 def test_a_server_that_is_killed_and_comes_back(server: Server, served: Engine, tmp_path: Path) -> None:

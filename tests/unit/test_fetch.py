@@ -268,6 +268,7 @@ class Hub(BaseHTTPRequestHandler):
 
     asked: list[str]
     broken = False
+    refusal = 0  # status for everything, if not 0
 
     def log_message(self, *args):
         pass
@@ -277,6 +278,9 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.asked.append(self.path)
+        if self.refusal:
+            self.answer(self.refusal, b"", {})
+            return
         tree = re.match(rf"/api/(models|datasets)/owner/toy/tree/{REVISION}\?", self.path)
         file = re.match(rf"/(datasets/)?owner/toy/resolve/{REVISION}/(.+)", self.path)
         if tree:
@@ -349,6 +353,18 @@ def test_an_unknown_repository_is_one_line(hub, tmp_path):
         fetch_hub(hub_source("owner/other"), "model", tmp_path / "model")
     assert one_line(error).startswith("hub owner/other @ 0123456789ab: download failed: ")
     assert "404" in one_line(error)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_hub_that_refuses_is_one_line_with_the_way_in(hub, tmp_path, status):
+    hub.refusal = status
+    with pytest.raises(PoiseError) as error:
+        fetch_hub(hub_source(), "model", tmp_path / "model")
+    assert one_line(error).endswith("; accept its terms on its hub page and set HF_TOKEN")
+    hub.refusal = 500
+    with pytest.raises(PoiseError) as error:
+        fetch_hub(hub_source(), "model", tmp_path / "model")
+    assert "HF_TOKEN" not in one_line(error)
 
 
 def test_a_download_that_breaks_off_is_one_line_and_no_file(hub, tmp_path):

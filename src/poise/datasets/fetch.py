@@ -80,8 +80,17 @@ def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[st
         )
     except Exception as error:  # of the hub's client, of the HTTP library beneath it, of the disk
         reason = " ".join(str(error).split())[:200]
-        terms = "; accept its terms on its hub page and set HF_TOKEN" if source.gated else ""
+        terms = "; accept its terms on its hub page and set HF_TOKEN" if _is_refusal(error) else ""
         raise PoiseError(f"hub {source.repo} @ {source.revision[:12]}: download failed: {reason}{terms}") from error
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether the hub wants to know who asks: the status is 401 or 403."""
+    while error is not None:
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _pip_reason(stderr: str) -> str:
