@@ -7,9 +7,10 @@ it is prepared. Hours follow from a rate: measured in earlier batches of the sam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -19,26 +20,29 @@ from poise.config.schema import Model
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet
 from poise.plan import Plan
-from poise.prompts.render import Renderer
 from poise.prompts.requests import generation, renderer, select_rows
+from poise.prompts.text import Request
 
 SAMPLE = 6
 _CHARACTERS_A_TOKEN = 4
 
+_Counter = Callable[[str, bool], tuple[int, ...]]
+_Number = TypeVar("_Number", int, float)
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one model is asked.
+    """What one model is asked; None where some data set is not prepared yet.
 
     Attributes
     ----------
     model
-        Its name.
+        The model.
     n_requests, n_left
-        Requests in all, at most (equal ones are asked once), and those that no finished batch has answered.
+        Requests in all, and those that no finished batch has answered. Cells of a batch that ask the same count once.
     prompt_tokens, computed_tokens
-        Tokens of the prompts that are left, and those to compute if what the prompts of a cell share is computed once;
-        None if some data set is not prepared yet.
+        Tokens of the prompts that are left, and those to compute if what the prompts of a cell share is computed once.
+        What a chat template adds is not counted.
     new_tokens
         Tokens that the model writes for what is left, at most.
     own_tokenizer
@@ -48,11 +52,11 @@ class Estimate:
     """
 
     model: Model
-    n_requests: int
-    n_left: int
+    n_requests: int | None
+    n_left: int | None
     prompt_tokens: float | None
     computed_tokens: float | None
-    new_tokens: int
+    new_tokens: int | None
     own_tokenizer: bool
     rate: float | None
     rate_source: str
@@ -60,14 +64,14 @@ class Estimate:
     @property
     def hours(self) -> float | None:
         """Hours of one device; None if tokens or rate are not known."""
-        if self.computed_tokens is None or self.rate is None:
+        if self.computed_tokens is None or self.new_tokens is None or self.rate is None:
             return None
         return (self.computed_tokens + self.new_tokens) / self.rate / 3600
 
     @property
     def cost_usd(self) -> float | None:
         """US dollars at most; None if tokens or price are not known."""
-        if self.prompt_tokens is None or self.model.price is None:
+        if self.prompt_tokens is None or self.new_tokens is None or self.model.price is None:
             return None
         return self.model.price.cost_usd(round(self.prompt_tokens), self.new_tokens)
 
@@ -87,28 +91,63 @@ def _of_model(plan: Plan, model: Model, cells: Sequence[Cell], datasets: _Rows) 
     tokenizer = paths.model_dir(model.name, plan.model_digests[model.name]) / "tokenizer.json"
     own = tokenizer.is_file() and plan.study.engine_of(model).kind not in ("dummy", "openai")
     count = _counter(tokenizer if own else None)
-    n_requests = n_left = new_tokens = 0
-    asked: float | None = 0.0
-    computed: float | None = 0.0
-    for members in _alike(cells).values():
-        left = [cell for cell in members if not _answered(plan, cell)]
-        n_rows = datasets.n_rows(members[0])
-        n_requests += len(members) * (n_rows or 0)
-        n_left += len(left) * (n_rows or 0)
-        how = generation(plan, members[0])
-        new_tokens += len(left) * (n_rows or 0) * (how.max_new_tokens if how else 0)
-        sampled = [count(text) for text in datasets.prompts(members[0])] if left else []
-        if not left:
-            continue
-        if n_rows is None or not sampled or asked is None or computed is None:
-            asked = computed = None
-            continue
-        mean = sum(map(len, sampled)) / len(sampled)
-        shared = 0 if len(sampled) == 1 else min(common_prefix_length(sampled[0], other) for other in sampled[1:])
-        asked += len(left) * n_rows * mean
-        computed += len(left) * (shared + n_rows * (mean - shared))
+    kinds = [_count(plan, members, datasets, count) for members in _alike(datasets.distinct(cells)).values()]
     rate, source = _rate(plan, model)
-    return Estimate(model, n_requests, n_left, asked, computed, new_tokens, own, rate, source)
+    return Estimate(
+        model=model,
+        n_requests=_sum(kind.n_requests for kind in kinds),
+        n_left=_sum(kind.n_left for kind in kinds),
+        prompt_tokens=_sum(kind.prompt_tokens for kind in kinds),
+        computed_tokens=_sum(kind.computed_tokens for kind in kinds),
+        new_tokens=_sum(kind.new_tokens for kind in kinds),
+        own_tokenizer=own,
+        rate=rate,
+        rate_source=source,
+    )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The same of cells of one kind."""
+
+    n_requests: int | None
+    n_left: int | None
+    prompt_tokens: float | None
+    computed_tokens: float | None
+    new_tokens: int | None
+
+
+def _count(plan: Plan, members: Sequence[Cell], datasets: _Rows, count: _Counter) -> _Counts:
+    """Count the requests and tokens of cells of one kind, by the prompts of the first."""
+    n_rows = datasets.n_rows(members[0])
+    if n_rows is None:
+        return _Counts(None, None, None, None, None)
+    left = [cell for cell in members if not _answered(plan, cell)]
+    how = generation(plan, members[0])
+    n_new = how.max_new_tokens if how else 0
+    n_requests, n_left = len(members) * n_rows, len(left) * n_rows
+    if not left:
+        return _Counts(n_requests, 0, 0, 0, 0)
+    requests = datasets.requests(members[0])
+    if not requests:
+        return _Counts(n_requests, n_left, None, None, n_left * n_new)
+    sampled = [count(request.prompt.text, True) for request in requests]
+    mean = sum(map(len, sampled)) / len(sampled)
+    shared = 0 if len(sampled) == 1 else min(common_prefix_length(sampled[0], other) for other in sampled[1:])
+    apart = mean - shared
+    labels = [count(label, False) for label in requests[0].labels]
+    if how is None:  # labels of several tokens are read at inner nodes of their trie
+        apart += len({ids[:k] for ids in labels for k in range(1, len(ids))})
+    elif requests[0].located:  # a label inside a text is scored in a second pass over prompt and text
+        apart += mean - shared + n_new
+    return _Counts(n_requests, n_left, n_left * mean, len(left) * shared + n_left * apart, n_left * n_new)
+
+
+def _sum(values: Iterable[_Number | None]) -> _Number | None:
+    """Sum of all; None if one is not known."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known[1:], known[0]) if found and len(known) == len(found) else None
 
 
 def _alike(cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Cell]]:
@@ -139,14 +178,22 @@ class _Rows:
         rows = cell.rows if drawn is None else len(drawn[1])
         return None if rows is None else rows * cell.parts
 
-    def prompts(self, cell: Cell) -> list[str]:
-        """Texts of some of a cell's prompts; none if the data set is not prepared."""
+    def distinct(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Cells without those whose first prompts a larger cell of their batch has: a batch asks equal prompts once."""
+        found: dict[tuple[str, ...], Cell] = {}
+        for cell in sorted(cells, key=lambda cell: -(self.n_rows(cell) or 0)):
+            first = tuple(request.id for request in self.requests(cell, 1)) or (cell.id,)
+            found.setdefault((self.plan.batch_of[cell.id].id, *first), cell)
+        return list(found.values())
+
+    def requests(self, cell: Cell, n_rows: int = SAMPLE) -> list[Request]:
+        """What a cell asks about its first rows; nothing if the data set is not prepared."""
         drawn = self._draw(cell)
         if drawn is None:
             return []
         demonstrations, rows = drawn
-        render: Renderer = renderer(self.plan, cell, demonstrations)
-        return [request.prompt.text for text in rows["text"].head(SAMPLE) for request in render.requests(text)]
+        render = renderer(self.plan, cell, demonstrations)
+        return [request for text in rows["text"].head(n_rows) for request in render.requests(text)]
 
     def _draw(self, cell: Cell) -> tuple[pd.DataFrame, pd.DataFrame] | None:
         if cell.dataset not in self._prepared:
@@ -162,16 +209,16 @@ class _Rows:
         return self._drawn[key]
 
 
-def _counter(tokenizer: Path | None) -> Callable[[str], tuple[int, ...]]:
-    """Tokens of a text: a model's own, or a stand-in of four characters each."""
+def _counter(tokenizer: Path | None) -> _Counter:
+    """Tokens of a text, with what a prompt starts with or without: a model's own, or four characters each."""
     if tokenizer is None:
-        return lambda text: tuple(
+        return lambda text, _start: tuple(
             hash(text[k : k + _CHARACTERS_A_TOKEN]) for k in range(0, len(text), _CHARACTERS_A_TOKEN)
         )
     from tokenizers import Tokenizer
 
     own = Tokenizer.from_file(str(tokenizer))
-    return lambda text: tuple(own.encode(text).ids)
+    return lambda text, start: tuple(own.encode(text, add_special_tokens=start).ids)
 
 
 def _rate(plan: Plan, model: Model) -> tuple[float | None, str]:
