@@ -36,8 +36,8 @@ class CellAnswers:
     label_mass
         Probability that the model writes any label at all, shape (n,).
     regrouped
-        Class probabilities of the rows that were asked again in another grouping, NaN elsewhere; same shape as
-        ``probabilities``.
+        Class probabilities of the rows that were asked again in another grouping, NaN elsewhere and where ``hard``;
+        same shape as ``probabilities``.
     hard
         Whether some row has a label only and no probabilities, so that all are read as labels: probability 1 for the
         label, equal ones where none was found.
@@ -191,6 +191,8 @@ class _BatchFiles:
         blank = np.full(n_classes, np.nan)
         hard = bool(answers["logprobs"].isna().any())
         again = self.regrouped.reindex(index["request"])["logprobs"]
+        # A label is not compared with probabilities, so what was asked again says nothing of hard predictions.
+        known = [value if isinstance(value, np.ndarray) and not hard else blank for value in again]
         return CellAnswers(
             rows=index["row"].to_numpy(),
             labels=index["label"].to_numpy(dtype=int),
@@ -199,9 +201,7 @@ class _BatchFiles:
             else class_probabilities(np.stack(answers["logprobs"].tolist()), columns),
             greedy=greedy,
             label_mass=answers["label_mass"].to_numpy(dtype=float),
-            regrouped=class_probabilities(
-                np.stack([value if isinstance(value, np.ndarray) else blank for value in again]), columns
-            ),
+            regrouped=class_probabilities(np.stack(known), columns),
             hard=hard,
         )
 

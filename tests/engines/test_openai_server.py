@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -47,7 +48,10 @@ class Server:
     def start(self) -> None:
         environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
+            # A session of its own: the engine and its workers outlive the server when that alone is killed.
+            self.process = subprocess.Popen(
+                self.command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
 
     def wait(self, seconds: float = 240) -> None:
         until = time.monotonic() + seconds
@@ -61,7 +65,7 @@ class Server:
         raise AssertionError(self.log.read_text()[-3000:])
 
     def kill(self) -> None:
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -159,6 +163,6 @@ def test_a_server_that_is_killed_and_comes_back(server: Server, served: Engine, 
     timer = threading.Timer(0.5, kill_and_restart)
     timer.start()
     again = ask(served, requests, tokenised, tmp_path / "again", 0.0, "again").responses
-    timer.join()
+    assert not timer.is_alive(), "the run ended before the kill"
     server.wait()
     assert again["text"].tolist() == whole["text"].tolist()

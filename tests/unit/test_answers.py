@@ -76,6 +76,39 @@ def test_scores_come_back_in_class_order_with_what_greedy_decoding_writes(plan: 
     assert np.isnan(base.regrouped[1:]).all()
 
 
+@pytest.mark.parametrize(("order", "expected"), [("natural", [0, -1, 1]), ("reversed", [2, -1, 1])])
+def test_one_row_without_scores_makes_labels_of_a_whole_cell(plan: Plan, order: str, expected: list[int]) -> None:
+    """The labels written are 0, none and 1 by position: under the reversed order, classes 2, none and 1."""
+    greedy, others = {1: -1, 2: 1}, {"natural": "reversed", "reversed": "natural"}
+    plant(
+        plan, [0, 1, 2], lambda cell: [[k] + [0] * (cell.parts - 1) for k in range(3)], greedy=greedy, regrouped=greedy
+    )
+    cell, other = _cell(plan, order=order), _cell(plan, order=others[order])
+    path = paths.batch_dir(cell.model, plan.batch_of[cell.id].id) / "responses.parquet"
+    responses = pd.read_parquet(path)
+    assert not read_answers(plan, [cell])[cell.id].hard
+    responses.loc[responses["request"] == f"{cell.id}-0-0", "logprobs"] = None
+    responses.to_parquet(path)
+    answers = read_answers(plan, [cell])[cell.id]
+    assert answers.hard
+    assert answers.predictions.tolist() == answers.greedy.tolist() == expected
+    certain = [[float(k == c) for c in range(3)] for k in expected]
+    np.testing.assert_allclose(answers.probabilities, [certain[0], [1 / 3] * 3, certain[2]], rtol=1e-6)
+    assert np.isnan(answers.regrouped).all()
+    assert read_choices(plan, [cell])[cell.id].choices.tolist() == [[0], [-1], [1]]
+    assert not read_answers(plan, [other])[other.id].hard  # other cells of the batch keep their scores
+
+
+def test_texts_are_read_as_hard_predictions(plan: Plan) -> None:
+    plant(plan, [0, 1, 2], lambda cell: [[2], [-1], [0]] if cell.decoding != "scores" else _choose(cell))
+    cell = _cell(plan, decoding="sampled", order="reversed")
+    answers = read_answers(plan, [cell])[cell.id]
+    assert answers.hard
+    assert answers.predictions.tolist() == [0, -1, 2]
+    np.testing.assert_allclose(answers.probabilities, [[1, 0, 0], [1 / 3] * 3, [0, 0, 1]], rtol=1e-6)
+    assert np.isnan(answers.label_mass).all()
+
+
 def test_a_tie_goes_to_the_lowest_class_under_either_order() -> None:
     even = np.log(np.full((1, 3), 1 / 3))
     for order in ("natural", "reversed"):

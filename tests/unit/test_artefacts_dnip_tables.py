@@ -77,6 +77,13 @@ def test_main_table_shows_icl_and_dnip_only_a_row_for_each_setting(plan: Plan) -
     ]
 
 
+def test_main_table_names_the_models_that_gave_labels_only(plan: Plan) -> None:
+    rows = [row for model in ("m", "other") for row in _scores("icl", [(0.5, 0.3)], model=model)]
+    hard = [_row("hard_predictions", 1, model="other", seed=seed, note="labels only") for seed in (0, 1)]
+    assert "labels only" not in imbalance.main_table(_context(plan, rows)).markdown()
+    assert imbalance.main_table(_context(plan, rows + hard)).markdown().count("other: labels only.") == 1
+
+
 def test_experiments_that_share_a_setting_are_kept_apart(plan: Plan) -> None:
     rows = _scores("icl", [(0.5, 0.3)]) + _scores("icl", [(0.9, 0.1)], experiment="other")
     table = imbalance.main_table(_context(plan, rows))

@@ -132,6 +132,7 @@ def main_table(context: Context) -> Table:
             "All is the mean over the data sets of a row, run by run.",
             *(paper_note if "paper" in set(summary["provenance"]) else []),
             *_mu_note(context),
+            *_hard_notes(context),
         ),
     )
 
@@ -153,6 +154,12 @@ def _mu_note(context: Context) -> list[str]:
         if values
         else []
     )
+
+
+def _hard_notes(context: Context) -> list[str]:
+    """Models that gave labels only, and what that means."""
+    rows = context.metric("hard_predictions")
+    return [f"{context.model_title(model)}: {note}." for model, note in dict.fromkeys(keys_of(rows, ["model", "note"]))]
 
 
 def _paper_shape(context: Context, summary: pd.DataFrame) -> pd.DataFrame:
