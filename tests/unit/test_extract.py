@@ -255,7 +255,7 @@ def test_out_of_memory_keeps_what_was_answered(mine: Workplace, monkeypatch: pyt
         (
             "vllm",
             RuntimeError("Engine core initialization failed. See root cause above."),
-            ["vLLM's engine died, often because it is out of memory, on GPU 0 while loading"],
+            ["vLLM's engine died, often because it is out of memory (the log has its reason), on GPU 0 while loading"],
         ),
     ],
 )
