@@ -148,6 +148,17 @@ def test_answers_without_a_label_are_a_column_of_their_own_and_wrong(study: Stud
     assert counts["value"].sum() == 20
 
 
+def test_words_that_count_as_answers_are_told_where_they_are_not_the_classes_names(study: Study) -> None:
+    def notes(dataset: str) -> list[str]:
+        rows = [{**row, "dataset": dataset} for row in _answers("llama-2-13b")]
+        found = answer_token.local_answer_token(_context(study, rows)).notes
+        return [note for note in found if "labels of its prompt" in note]
+
+    assert notes("ddi") == []
+    title = study.datasets["rte"].title
+    assert notes("rte") == [f"{title}: the labels of its prompt are, in class order, False, True."]
+
+
 def test_api_models_are_in_table_7_and_local_ones_in_table_8(study: Study) -> None:
     both = _context(study, [*_answers("llama-2-13b"), *_answers("gpt-3.5-turbo-instruct")])
     chatgpt, local = answer_token.chatgpt_answer_token(both), answer_token.local_answer_token(both)

@@ -24,6 +24,7 @@ from poise.artefacts.tables.chain_of_thought import (
 from poise.artefacts.tables.common import FLOOR_NOTE, NOT_MEASURED
 from poise.artefacts.tables.imbalance import count_matrix, first_runs, printed_matrix, with_margins
 from poise.artefacts.tables.table import Table
+from poise.config.prompts import ICLPrompt
 
 ANSWER_TOKEN = "answer_token"
 _NOTES = (
@@ -90,5 +91,21 @@ def _answer_token(
         caption,
         pd.concat([shown[columns], tidy_scores(rows, summary), paper], ignore_index=True),
         (*matrices, *of_paper, *score_sections(context, summary, _CONDITIONS)),
-        (*_NOTES, DIFFERENCE_NOTE, FLOOR_NOTE),
+        (*_NOTES, *_word_notes(context, rows), DIFFERENCE_NOTE, FLOOR_NOTE),
     )
+
+
+def _word_notes(context: Context, rows: pd.DataFrame) -> list[str]:
+    """Words that count as answers, where they are not the classes' names: other words are read as no label."""
+    notes = []
+    for name, dataset in dict.fromkeys(zip(rows["experiment"], rows["dataset"], strict=True)):
+        if name not in context.study.experiment or dataset not in context.study.datasets:
+            continue
+        found = context.study.datasets[dataset]
+        prompt = context.study.experiment[name].prompt or found.prompt
+        if isinstance(prompt, ICLPrompt) and [w.casefold() for w in prompt.label_words] != [
+            c.casefold() for c in found.classes
+        ]:
+            words = ", ".join(prompt.label_words)
+            notes.append(f"{context.dataset_title(dataset)}: the labels of its prompt are, in class order, {words}.")
+    return list(dict.fromkeys(notes))
