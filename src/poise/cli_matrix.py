@@ -109,7 +109,7 @@ def fit(
     """  # noqa: D301 - \b keeps the line as it is
     from poise import matrix
 
-    _check_output(output, probabilities, labels)
+    check_output(output, probabilities, labels)
     rows, known = _read(probabilities, labels, id_column, log, form)
     weights = matrix.fit(rows, known, **parameters)
     matrix.write_weights(output, weights)
@@ -140,7 +140,7 @@ def apply(weights: Path, probabilities: Path, output: Path | None, id_column: st
     from poise import matrix
 
     if output is not None:
-        _check_output(output, weights, probabilities)
+        check_output(output, weights, probabilities)
         matrix.check_table_name(output)
     fitted = matrix.read_weights(weights)
     if form == "dcs":
@@ -179,7 +179,7 @@ def audit(
     from poise import matrix
 
     if output is not None:
-        _check_output(output, probabilities, labels, weights)
+        check_output(output, probabilities, labels, weights)
         matrix.check_table_name(output, ".md")
     fitted = None if weights is None else matrix.read_weights(weights)
     rows, known = _read(probabilities, labels, id_column, log, form)
@@ -216,7 +216,8 @@ def _tell_zero_rows(rows: Probabilities) -> None:
         click.echo(f"poise: warning: {rows.source}: {count} {plural} no probability above 0: read as uniform", err=True)
 
 
-def _check_output(output: Path, *inputs: Path | None) -> None:
+def check_output(output: Path, *inputs: Path | None) -> None:
+    """Refuse to write over an input."""
     if any(path is not None and path.resolve() == output.resolve() for path in inputs):
         raise PoiseError(f"{output}: the output is one of the inputs, expected another name")
 

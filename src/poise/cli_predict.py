@@ -29,7 +29,7 @@ def register(group: click.Group, verb: Callable[[Callable[..., None]], Callable[
 @click.option("--weights", type=_PATH, help="Weights that `poise fit` wrote.")
 @click.option("--method", help="A method of the study, whose fitted weights are used, e.g. dnip.")
 @click.option("--column", default="text", show_default=True, help="Column of TEXTS to classify.")
-@click.option("-o", "--output", type=_PATH, help="CSV to write, with a .json beside it that says what made it.")
+@click.option("-o", "--output", type=_PATH, help="Table to write, with a .json beside it that says what made it.")
 def predict(
     texts: Path,
     overrides: tuple[str, ...],
@@ -44,17 +44,24 @@ def predict(
     column: str,
     output: Path | None,
 ) -> None:
-    """Classify the TEXTS of a CSV, TSV or Parquet file. Hydra OVERRIDES change the study, e.g. engine=vllm.
+    """Classify the TEXTS of a CSV, TSV, JSONL or Parquet file. Hydra OVERRIDES change the study, e.g. engine=vllm.
 
     \b
     poise predict texts.csv --model smollm2-135m-instruct --dataset movies5
     poise predict texts.csv --model smollm2-135m-instruct --dataset movies5 --method dnip -o predictions.csv
     """  # noqa: D301
-    from poise.files import write_json, write_text
-    from poise.matrix.files import delimited_text
+    from poise.cli_matrix import check_output
+    from poise.files import write_json
+    from poise.matrix.files import check_table_name, delimited_text, write_table
     from poise.planfile import composed
     from poise.stages import predict as stage
 
+    if output is not None:  # before anything is asked
+        check_table_name(output)
+        record = output.with_name(f"{Path(output.name.removesuffix('.gz')).stem}.json")
+        for path in (output, record):
+            check_output(path, texts, weights)
+        output.parent.mkdir(parents=True, exist_ok=True)
     plan = composed(study, overrides)
     cell = stage.find_cell(plan, model, dataset, experiment, shots, seed)
     chosen = stage.weights_of(plan, cell, weights, method)
@@ -62,6 +69,6 @@ def predict(
     if output is None:
         click.echo(delimited_text(found.table), nl=False)
         return
-    write_text(output, delimited_text(found.table))
-    write_json(output.with_suffix(".json"), found.record)
-    click.echo(f"{len(found.table)} texts: {output} ({found.record['provenance']}; {output.with_suffix('.json')})")
+    write_table(output, found.table)
+    write_json(record, found.record)
+    click.echo(f"{len(found.table)} texts: {output} ({found.record['provenance']}; {record})")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 import pandas as pd
@@ -23,7 +24,7 @@ from poise.plan import Plan
 from poise.prompts.requests import generation, renderer, select_rows
 from poise.prompts.text import Request
 
-SAMPLE = 6
+SAMPLE = 6  # rows
 _CHARACTERS_A_TOKEN = 4
 
 _Counter = Callable[[str, bool], tuple[int, ...]]
@@ -91,7 +92,8 @@ def _of_model(plan: Plan, model: Model, cells: Sequence[Cell], datasets: _Rows) 
     tokenizer = paths.model_dir(model.name, plan.model_digests[model.name]) / "tokenizer.json"
     own = tokenizer.is_file() and plan.study.engine_of(model).kind not in ("dummy", "openai")
     count = _counter(tokenizer if own else None)
-    kinds = [_count(plan, members, datasets, count) for members in _alike(datasets.distinct(cells)).values()]
+    known: set[tuple[object, ...]] = set()
+    kinds = [_count(plan, members, datasets, count, known) for members in _alike(datasets.distinct(cells)).values()]
     rate, source = _rate(plan, model)
     return Estimate(
         model=model,
@@ -117,8 +119,13 @@ class _Counts:
     new_tokens: int | None
 
 
-def _count(plan: Plan, members: Sequence[Cell], datasets: _Rows, count: _Counter) -> _Counts:
-    """Count the requests and tokens of cells of one kind, by the prompts of the first."""
+def _count(
+    plan: Plan, members: Sequence[Cell], datasets: _Rows, count: _Counter, known: set[tuple[object, ...]]
+) -> _Counts:
+    """Count the requests and tokens of cells of one kind, by some prompts of one cell a seed.
+
+    ``known`` are the prompts, up to the row's text, that other kinds have: splits of one condition. Ours are added.
+    """
     n_rows = datasets.n_rows(members[0])
     if n_rows is None:
         return _Counts(None, None, None, None, None)
@@ -126,21 +133,44 @@ def _count(plan: Plan, members: Sequence[Cell], datasets: _Rows, count: _Counter
     how = generation(plan, members[0])
     n_new = how.max_new_tokens if how else 0
     n_requests, n_left = len(members) * n_rows, len(left) * n_rows
+    sampled = [datasets.requests(cell) for cell in {cell.seed: cell for cell in left}.values()]
     if not left:
         return _Counts(n_requests, 0, 0, 0, 0)
-    requests = datasets.requests(members[0])
-    if not requests:
+    if not all(sampled):
         return _Counts(n_requests, n_left, None, None, n_left * n_new)
-    sampled = [count(request.prompt.text, True) for request in requests]
-    mean = sum(map(len, sampled)) / len(sampled)
-    shared = 0 if len(sampled) == 1 else min(common_prefix_length(sampled[0], other) for other in sampled[1:])
-    apart = mean - shared
-    labels = [count(label, False) for label in requests[0].labels]
+    prompts = [[count(request.prompt.text, True) for request in requests] for requests in sampled]
+    mean = fmean(len(prompt) for of_cell in prompts for prompt in of_cell)
+    counts = [_to_compute(of_cell, members[0].parts) for of_cell in prompts]
+    once, each = fmean(count[0] for count in counts), fmean(count[1] for count in counts)
+    request = sampled[0][0]
     if how is None:  # labels of several tokens are read at inner nodes of their trie
-        apart += len({ids[:k] for ids in labels for k in range(1, len(ids))})
-    elif requests[0].located:  # a label inside a text is scored in a second pass over prompt and text
-        apart += mean - shared + n_new
-    return _Counts(n_requests, n_left, n_left * mean, len(left) * shared + n_left * apart, n_left * n_new)
+        labels = [count(label, False) for label in request.labels]
+        each += len({ids[:k] for ids in labels for k in range(1, len(ids))})
+    elif request.located:  # a label inside a text is scored in a second pass over prompt and text
+        once, each = 2 * once, 2 * each + n_new
+    beginnings = {_beginning(plan, cell) for cell in left} - known
+    known |= beginnings
+    computed = len(beginnings) * once + n_left * each
+    return _Counts(n_requests, n_left, n_left * mean, computed, n_left * n_new)
+
+
+def _beginning(plan: Plan, cell: Cell) -> tuple[object, ...]:
+    """What decides how the prompts of a cell begin, within one batch, which computes it once."""
+    return (plan.batch_of[cell.id].id, cell.prompt, cell.shots, cell.seed, cell.cardinality, cell.label_order,
+            cell.demonstration_order, cell.placement)  # fmt: skip
+
+
+def _to_compute(prompts: Sequence[tuple[int, ...]], n_parts: int) -> tuple[float, float]:
+    """Tokens that the requests of a cell share, all or those of one part, and mean of the others in a request."""
+    shared = _n_shared(prompts)
+    by_part = [prompts[part::n_parts] for part in range(n_parts)]
+    once = shared + sum(_n_shared(own) - shared for own in by_part)
+    return once, fmean(fmean(map(len, own)) - _n_shared(own) for own in by_part)
+
+
+def _n_shared(prompts: Sequence[tuple[int, ...]]) -> int:
+    """Leading tokens that all prompts share."""
+    return min(common_prefix_length(prompts[0], other) for other in prompts)
 
 
 def _sum(values: Iterable[_Number | None]) -> _Number | None:
@@ -151,10 +181,11 @@ def _sum(values: Iterable[_Number | None]) -> _Number | None:
 
 
 def _alike(cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Cell]]:
-    """Cells whose prompts are of about the same length: they differ in seed, order and replicate only."""
+    """Cells whose prompts are of about the same length, and share about as much: seed, order, replicate differ."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        key = (cell.dataset, cell.split, cell.prompt, cell.shots, cell.cardinality, cell.rows, cell.decoding)
+        key = (cell.dataset, cell.split, cell.prompt, cell.shots, cell.cardinality, cell.rows, cell.decoding,
+               cell.placement)  # fmt: skip
         groups.setdefault(key, []).append(cell)
     return groups
 
@@ -210,11 +241,9 @@ class _Rows:
 
 
 def _counter(tokenizer: Path | None) -> _Counter:
-    """Tokens of a text, with what a prompt starts with or without: a model's own, or four characters each."""
+    """Tokens of a text, with what a prompt starts with or without: a model's own, or every fourth character."""
     if tokenizer is None:
-        return lambda text, _start: tuple(
-            hash(text[k : k + _CHARACTERS_A_TOKEN]) for k in range(0, len(text), _CHARACTERS_A_TOKEN)
-        )
+        return lambda text, _start: tuple(map(ord, text[::_CHARACTERS_A_TOKEN]))
     from tokenizers import Tokenizer
 
     own = Tokenizer.from_file(str(tokenizer))
@@ -224,7 +253,7 @@ def _counter(tokenizer: Path | None) -> _Counter:
 def _rate(plan: Plan, model: Model) -> tuple[float | None, str]:
     """Tokens a second and where the figure is from."""
     if plan.study.engine_of(model).kind == "openai":
-        return None, "the server's own pace"
+        return None, "hours are the server's own pace"
     tokens = seconds = 0.0
     for meta in _finished(model.name, plan.study.engine_of(model).kind):
         tokens += meta["computed_tokens"] + meta["generated_tokens"]
@@ -233,7 +262,7 @@ def _rate(plan: Plan, model: Model) -> tuple[float | None, str]:
         return tokens / seconds, "measured in earlier batches"
     if model.tokens_per_second is not None:
         return model.tokens_per_second, "configured"
-    return None, f"no rate yet: a first batch measures it, or set model.{model.name}.tokens_per_second"
+    return None, "no rate yet: a first batch measures it, or set model.NAME.tokens_per_second"
 
 
 def _finished(model: str, engine: str) -> Iterator[dict[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tabulate import tabulate
@@ -53,31 +53,43 @@ def price_lines(plan: Plan, prices: Sequence[Estimate]) -> list[str]:
     """What each model takes: requests, tokens, hours, dollars, with where the figures are from."""
     rows = [
         [
-            item.model.name, f"{item.n_left:,} of {item.n_requests:,}", _number(item.prompt_tokens),
-            _number(item.computed_tokens), f"{item.new_tokens:,}", _hours(item), _cost(item),
+            item.model.name, f"{_number(item.n_left)} of {_number(item.n_requests)}", _number(item.prompt_tokens),
+            _number(item.computed_tokens), _number(item.new_tokens), _hours(item), _cost(item),
         ]
         for item in prices
     ]  # fmt: skip
     header = [
-        "model", "requests left", "prompt tokens", "computed tokens", "new tokens at most", "hours on one device",
-        "US dollars at most",
+        "model", "requests left", "tokens in prompts", "tokens to compute", "tokens to write, at most",
+        "hours on one device", "US dollars, at most",
     ]  # fmt: skip
-    lines = ["What is left to ask, estimated; what prompts share is computed once:", "", tabulate(rows, header), ""]
+    lines = [
+        "What is left to ask, estimated from a few prompts; the text that prompts share is computed once:",
+        "",
+        tabulate(rows, header, disable_numparse=True, colalign=("left", *["right"] * (len(header) - 1))),
+        "",
+    ]
+    notes: dict[str, list[str]] = {}
     for item in prices:
-        notes = []
-        if item.n_left and item.prompt_tokens is None:
-            notes.append(
-                f"tokens are not known before its data are prepared: snakemake --cores 1 sources --config "
-                f"study={plan.study.name}"
-            )
-        elif item.n_left and not item.own_tokenizer:
-            notes.append("tokens are counted as four characters each")
-        if item.n_left:
-            rate = "" if item.rate is None else f"{item.rate:,.0f} tokens a second, "
-            notes.append(f"{rate}{item.rate_source}")
-        if notes:
-            lines.append(f"  {item.model.name}: {'; '.join(notes)}")
+        for note in _notes(plan, item):
+            notes.setdefault(note, []).append(item.model.name)
+    for note, names in notes.items():
+        whose = "all models" if len(names) == len(prices) > 1 else ", ".join(names)
+        lines.append(f"  {whose}: {note}")
     return lines
+
+
+def _notes(plan: Plan, item: Estimate) -> Iterator[str]:
+    """What a row of the table rests on."""
+    if item.n_left == 0:
+        return
+    if item.prompt_tokens is None:
+        yield f"? is known once the data are prepared: snakemake --cores 1 sources --config study={plan.study.name}"
+    elif not item.own_tokenizer:
+        yield "a token is taken for four characters, as the model's own tokenizer is not here"
+    if item.rate is None:
+        yield item.rate_source
+    else:
+        yield f"{item.rate:,.0f} tokens a second, {item.rate_source}"
 
 
 def _number(value: float | None) -> str:
@@ -85,7 +97,7 @@ def _number(value: float | None) -> str:
 
 
 def _hours(item: Estimate) -> str:
-    if not item.n_left:
+    if item.n_left == 0:
         return "0"
     return "?" if item.hours is None else f"{item.hours:.2g}"
 

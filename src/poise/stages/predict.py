@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +16,21 @@ import pandas as pd
 from poise import __version__, paths
 from poise.answers import class_probabilities, hard_probabilities
 from poise.cells import Cell
+from poise.config.data import TableFile
+from poise.datasets.tables import read_table
 from poise.engines.ask import ask, tokenise
 from poise.engines.base import open_engine
 from poise.engines.devices import claim, gpus_wanted
 from poise.errors import PoiseError
 from poise.files import read_parquet
 from poise.hashing import digest
-from poise.matrix.files import PREDICTION, Probabilities, read_cells
+from poise.matrix.files import PREDICTION, Probabilities, listed, read_cells, suffix_of
 from poise.matrix.weights import Weights, apply, read_weights
 from poise.plan import Plan
 from poise.prompts.parsing import parse_label
 from poise.prompts.render import prompt_labels
 from poise.prompts.requests import renderer, select_rows
-from poise.stages.attempt import say
+from poise.stages.attempt import Attempt, say
 
 CORRECTED = "corrected"
 
@@ -50,14 +53,17 @@ class Predicted:
 
 
 def read_texts(path: Path, column: str) -> Texts:
-    """Read texts from CSV, TSV or Parquet (or .gz of the first two); a column ``id`` names them.
+    """Read texts from CSV, TSV, JSONL or Parquet, gzipped or not; a column ``id`` names them.
 
     Raises
     ------
     PoiseError
         If there is no such column, or a text is empty.
     """
-    rows = read_cells(path)
+    json_lines = suffix_of(path) in (".jsonl", ".ndjson")
+    if json_lines and not path.is_file():
+        raise PoiseError(f"{path}: file not found")
+    rows = read_table(TableFile(path=[path.name]), path.parent, str(path)) if json_lines else read_cells(path)
     if column not in rows:
         raise PoiseError(
             f"{path}: no column {column!r}, found {', '.join(map(repr, rows.columns))}; name it with --column"
@@ -119,7 +125,14 @@ def weights_of(plan: Plan, cell: Cell, file: Path | None, method: str | None) ->
     if file is not None and method is not None:
         raise PoiseError("--weights and --method: give one of them")
     if file is not None:
-        return read_weights(file)
+        weights = read_weights(file)
+        classes = plan.classes(cell)
+        if sorted(weights.classes) != sorted(classes):  # before anything is asked
+            raise PoiseError(
+                f"{file}: weights for the classes {listed(weights.classes)}, expected those of {cell.dataset}: "
+                f"{listed(classes)}"
+            )
+        return weights
     return None if method is None else fitted_weights(plan, cell, method)
 
 
@@ -139,9 +152,14 @@ def predict(plan: Plan, cell: Cell, texts: Texts, weights: Weights | None = None
     requests = {request.id: request for text in texts.texts for request in render.requests(text)}
     order = [render.requests(text)[0].id for text in texts.texts]
     folder = paths.RESULTS / "predict" / digest([cell.id, list(requests)])
-    with claim(gpus_wanted(config), say):
+    asked = list(requests.values())
+    with (
+        Attempt(folder, cell.model, config, len(asked)) as attempt,
+        claim(gpus_wanted(config), say) as attempt.device,
+    ):
+        attempt.doing("loading")
         engine = open_engine(config, model, paths.model_dir(cell.model, plan.model_digests[cell.model]))
-        asked = list(requests.values())
+        attempt.doing("asking")
         context_length = config.context_length(model.context_length)
         tokenised = tokenise(engine, asked, model.label_tokens.scoring, context_length, f"model {cell.model}")
         answers = ask(engine, asked, tokenised, folder / "parts", config.flush_seconds, f"predict {cell.model}")
@@ -159,14 +177,20 @@ def predict(plan: Plan, cell: Cell, texts: Texts, weights: Weights | None = None
 
 
 def _prepared(plan: Plan, cell: Cell) -> pd.DataFrame:
-    path = paths.prepared_dataset(cell.dataset, plan.dataset_digests[cell.dataset])
-    manifest = paths.model_manifest(cell.model, plan.model_digests[cell.model])
-    for needed in (path, manifest):
-        if not needed.exists():
-            raise PoiseError(
-                f"{needed}: not prepared yet; run snakemake --cores 1 {needed} --config study={plan.study.name}"
-            )
-    return read_parquet(path)
+    """Rows of the cell's data set; what is missing is told with the commands that make it."""
+    rows = paths.prepared_dataset(cell.dataset, plan.dataset_digests[cell.dataset])
+    model = paths.model_manifest(cell.model, plan.model_digests[cell.model])
+    loads_weights = plan.study.engine_of(plan.study.models[cell.model]).kind not in ("dummy", "openai")
+    missing = [str(path) for path in (rows, model)[: 1 + loads_weights] if not path.exists()]
+    if missing:
+        name = plan.study.name
+        known = (paths.conf_dir() / "study" / f"{name}.yaml").is_file()
+        first = "" if known else f"poise plan --quiet {shlex.join(plan.overrides)} && "
+        raise PoiseError(
+            f"{', '.join(missing)}: not prepared yet; run "
+            f"{first}snakemake --cores 1 {' '.join(missing)} --config study={name}"
+        )
+    return read_parquet(rows)
 
 
 def _read(answers: pd.DataFrame, labels: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -186,7 +210,7 @@ def _read(answers: pd.DataFrame, labels: Sequence[str]) -> tuple[np.ndarray, np.
 def _record(
     plan: Plan, cell: Cell, demonstrations: pd.DataFrame, engine: dict[str, Any], weights: Weights | None
 ) -> dict[str, Any]:
-    synthetic = plan.study.engine.kind == "dummy"
+    synthetic = plan.study.engine_of(plan.study.models[cell.model]).kind == "dummy"
     return {
         "poise": __version__,
         "provenance": "synthetic" if synthetic else "measured",
