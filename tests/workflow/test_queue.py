@@ -59,7 +59,7 @@ def test_gpus_share_the_cores(local: Plan, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_model_on_several_gpus_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    assert _asks(_plan("engine=vllm", "engine.tensor_parallel=2"), LOCAL, 8) == (2, 2, 0)
+    assert _asks(_plan("engine=vllm", "engine.tensor_parallel=2"), LOCAL, 8) == (4, 2, 0)
 
 
 def test_a_server_is_asked_beside_a_local_model(mixed: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
