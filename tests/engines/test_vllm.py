@@ -80,6 +80,36 @@ def test_each_inner_node_is_one_request_and_the_chain_rule_adds_up(bare: VLLMEng
     assert (bare.n_computed_tokens, bare.n_cached_tokens) == (3 + 4 + 3 + 4 - 8, 8)
 
 
+@pytest.mark.parametrize(("first", "n_requests"), [(9, 1), (3, 2)])
+def test_what_all_labels_share_is_written_along_where_the_model_writes_it(
+    bare: VLLMEngine, first: int, n_requests: int
+) -> None:
+    """Labels 9 1 and 9 2: one request if the model itself writes 9, otherwise one more at the node behind it."""
+    asked: list[tuple[tuple[int, ...], int]] = []
+
+    def generate(prompts: list[Any], how: list[Any], use_tqdm: bool) -> list[Any]:
+        outputs = []
+        for prompt, sampling in zip(prompts, how, strict=True):
+            ids = tuple(prompt["prompt_token_ids"])
+            asked.append((ids, sampling.max_tokens))
+            written = ([first, 2] if ids[-1] != 9 else [2])[: sampling.max_tokens]
+            logprobs = [
+                {token: SimpleNamespace(logprob=-token / 10 - step) for token in sampling.logprob_token_ids}
+                for step in range(len(ids) - 2, len(ids) - 2 + len(written))
+            ]
+            answer = SimpleNamespace(token_ids=written, logprobs=logprobs, finish_reason="length")
+            outputs.append(SimpleNamespace(prompt_token_ids=list(ids), outputs=[answer], num_cached_tokens=0))
+        return outputs
+
+    bare.llm = SimpleNamespace(generate=generate, reset_prefix_cache=lambda: None)
+    query = Query((5, 6), ((9, 1), (9, 2)))
+    (found,) = bare.score([query], bare.micro_batches([query])[0])
+    np.testing.assert_allclose(found.logprobs, [-0.9 - 0.1 - 1, -0.9 - 0.2 - 1])  # by hand: 9 at step 0, then 1 or 2
+    assert found.greedy == (1 if first == 9 else -1)
+    assert [ids for ids, _ in asked] == [(5, 6), (5, 6, 9)][:n_requests]
+    assert asked[0][1] == 2
+
+
 def test_a_missing_label_is_an_error(bare: VLLMEngine) -> None:
     with pytest.raises(PoiseError, match="no log-probability for token 3"):
         _score(bare, _Llm(forgets=3))

@@ -9,7 +9,8 @@ rows are wrong. Neither are the most probable tokens: a label that is not among 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,36 +95,65 @@ class VLLMEngine:
         return self._calls([query.prompt_ids for query in queries], regroup)
 
     def score(self, queries: Sequence[Query], batch: MicroBatch) -> list[LabelScores]:
-        """Score one call: every inner trie node of every member is a request."""
-        from vllm import SamplingParams
+        """Score one call: every inner trie node of every member is a request.
 
+        Where all labels begin with the same token (a space before digits), the model most often writes it too: the
+        request of the root then asks for the tokens after it as well, and nodes that it reaches need no other request.
+        """
         members = [queries[k] for k in batch.members]
         tries = [LabelTrie.build(query.label_ids) for query in members]
-        places: list[tuple[int, int]] = []  # (member, inner node) of each request
-        prompts: list[TokenIds] = []
-        wanted: list[tuple[int, ...]] = []
-        for place, (query, trie) in enumerate(zip(members, tries, strict=True)):
-            for node, (path, children) in enumerate(zip(trie.paths, trie.children, strict=True)):
-                for start in range(0, len(children), _MAX_TOKEN_IDS):
-                    places.append((place, node))
-                    prompts.append((*query.prompt_ids, *path))
-                    wanted.append(children[start : start + _MAX_TOKEN_IDS])
-        how = [
-            SamplingParams(max_tokens=1, temperature=0.0, logprob_token_ids=list(tokens), detokenize=False)
-            for tokens in wanted
+        found = [_Nodes() for _ in members]
+        self.llm.reset_prefix_cache()  # whatever ran before
+        asked = [
+            _Asked(place, query, trie, node, 1 + (len(chain) if node == 0 else 0))
+            for place, (query, trie) in enumerate(zip(members, tries, strict=True))
+            for chain in [_chain(trie)]
+            for node in range(len(trie.paths))
+            if node not in chain
         ]
-        logprobs: list[dict[tuple[int, int], float]] = [{} for _ in members]
-        tops: list[dict[int, int]] = [{} for _ in members]
-        for (place, node), tokens, output in zip(places, wanted, self._run(prompts, how), strict=True):
-            tops[place][node] = output.token_ids[0]
-            found = output.logprobs[0]
-            for token in tokens:
-                if token not in found:
-                    raise PoiseError(f"vLLM gave no log-probability for token {token}, which was asked for")
-                logprobs[place][node, token] = found[token].logprob
+        self._read_nodes(asked, found)
+        missed = [
+            _Asked(place, query, trie, node, 1)
+            for place, (query, trie) in enumerate(zip(members, tries, strict=True))
+            for node in _chain(trie)
+            if node not in found[place].tops
+        ]
+        if missed:
+            self._read_nodes(missed, found)
         return [
-            _read(query, trie, own, top) for query, trie, own, top in zip(members, tries, logprobs, tops, strict=True)
+            trie.read(query.label_ids, nodes.logprob, nodes.tops.__getitem__)
+            for query, trie, nodes in zip(members, tries, found, strict=True)
         ]
+
+    def _read_nodes(self, asked: Sequence[_Asked], found: Sequence[_Nodes]) -> None:
+        """Ask for trie nodes, and those that greedy decoding reaches from them."""
+        from vllm import SamplingParams
+
+        requests = [
+            (item, wanted[k : k + _MAX_TOKEN_IDS])
+            for item in asked
+            for wanted in [item.wanted]
+            for k in range(0, len(wanted), _MAX_TOKEN_IDS)
+        ]
+        how = [
+            SamplingParams(max_tokens=item.n_tokens, temperature=0.0, logprob_token_ids=list(tokens), detokenize=False)
+            for item, tokens in requests
+        ]
+        outputs = self._run([item.prompt for item, _ in requests], how)
+        for (item, tokens), output in zip(requests, outputs, strict=True):
+            node: int | None = item.node
+            for top, logprobs in zip(output.token_ids, output.logprobs, strict=True):
+                assert node is not None
+                nodes = found[item.place]
+                nodes.tops[node] = top
+                for token in tokens:
+                    if token in item.trie.children[node]:
+                        if token not in logprobs:
+                            raise PoiseError(f"vLLM gave no log-probability for token {token}, which was asked for")
+                        nodes.logprobs[node, token] = logprobs[token].logprob
+                node = item.trie.node_of.get((*item.trie.paths[node], top))
+                if node is None:
+                    break
 
     def generation_batches(self, queries: Sequence[GenerationQuery], regroup: bool = False) -> list[MicroBatch]:
         """Cut queries, sorted by their tokens, into calls; calls of another size to regroup."""
@@ -144,6 +174,7 @@ class VLLMEngine:
             )
             for query in members
         ]
+        self.llm.reset_prefix_cache()  # whatever ran before
         answers = []
         for query, output in zip(members, self._run([query.prompt_ids for query in members], how), strict=True):
             # A text that the model ended itself holds the token that ended it.
@@ -183,10 +214,9 @@ class VLLMEngine:
         return [MicroBatch(tuple(order[k : k + size])) for k in range(0, len(order), size)]
 
     def _run(self, prompts: Sequence[TokenIds], how: Sequence[Any]) -> list[Any]:
-        """First output of each prompt, in the order given. The prefix cache starts empty, whatever ran before."""
+        """First output of each prompt, in the order given."""
         from vllm import TokensPrompt
 
-        self.llm.reset_prefix_cache()
         asked = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
         outputs = self.llm.generate(asked, list(how), use_tqdm=False)
         if [tuple(output.prompt_token_ids) for output in outputs] != list(prompts):
@@ -216,7 +246,47 @@ def _set_environment(config: VLLMConfig, threads: int | None) -> None:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
 
 
-def _read(
-    query: Query, trie: LabelTrie, logprobs: Mapping[tuple[int, int], float], tops: Mapping[int, int]
-) -> LabelScores:
-    return trie.read(query.label_ids, lambda node, token: logprobs[node, token], tops.__getitem__)
+@dataclass
+class _Nodes:
+    """What is known of the nodes of one query's trie."""
+
+    logprobs: dict[tuple[int, int], float] = field(default_factory=dict)
+    tops: dict[int, int] = field(default_factory=dict)
+
+    def logprob(self, node: int, token: int) -> float:
+        return self.logprobs[node, token]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One node of one query's trie, and how many tokens to write from it."""
+
+    place: int
+    query: Query
+    trie: LabelTrie
+    node: int
+    n_tokens: int
+
+    @property
+    def prompt(self) -> TokenIds:
+        return (*self.query.prompt_ids, *self.trie.paths[self.node])
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Tokens to tell: the node's children, and those of the nodes that the other tokens may reach."""
+        nodes = [self.node, *(_chain(self.trie) if self.n_tokens > 1 else [])]
+        return tuple(dict.fromkeys(token for node in nodes for token in self.trie.children[node]))
+
+
+def _chain(trie: LabelTrie) -> list[int]:
+    """Nodes that all labels lead through, but the root; none if they offer more tokens than one request may name."""
+    chain: list[int] = []
+    node = 0
+    while len(trie.children[node]) == 1:
+        below = trie.node_of.get((*trie.paths[node], *trie.children[node]))
+        if below is None:
+            break
+        chain.append(below)
+        node = below
+    named = {token for node in [0, *chain] for token in trie.children[node]}
+    return chain if len(named) <= _MAX_TOKEN_IDS else []
