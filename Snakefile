@@ -16,6 +16,9 @@ include: "workflow/rules/metrics.smk"
 include: "workflow/rules/artefacts.smk"
 
 
+report: "workflow/report/workflow.rst"
+
+
 localrules:
     all,
     tables,
@@ -43,3 +46,18 @@ rule figures:
 rule sources:
     input:
         POISE.sources(),
+
+
+# What a user sees of a run, beside Snakemake's own lines. Dry runs, reports and jobs call none of these.
+onstart:
+    WATCH.start(workflow.dag.needrun_jobs())
+
+
+onsuccess:
+    WATCH.stop()
+    logger.info(describe_outcome(POISE.plan))
+
+
+onerror:
+    WATCH.stop()
+    logger.error(describe_failure(WATCH.failed.values(), sys.argv[1:]))

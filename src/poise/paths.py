@@ -87,3 +87,8 @@ def table(study: str, artefact: str, suffix: str = ".csv") -> Path:
 def figure(study: str, artefact: str, suffix: str = ".png") -> Path:
     """One figure."""
     return FIGURES / study / f"{artefact}{suffix}"
+
+
+def report(study: str) -> Path:
+    """One page with all tables and figures."""
+    return RESULTS / study / "report.html"

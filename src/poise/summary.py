@@ -9,10 +9,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from poise import paths
-from poise.cells import reachable
-from poise.config.schema import Model, selects
+from poise.config.schema import selects
 from poise.plan import Plan
-from poise.planfile import describe
+from poise.planfile import caveats, describe
 from poise.pricing import Estimate
 
 
@@ -20,7 +19,7 @@ def describe_plan(plan: Plan, path: Path, prices: Sequence[Estimate]) -> str:
     """Summarise a plan: sources, cells and requests by experiment, batches to run, the command that runs it."""
     study = plan.study
     lines = [f"Study {study.name}: {study.title}", f"  plan     {path}"]
-    lines += [f"  model    {model.name}: {describe(model)}{_caveats(plan, model)}" for model in study.models.values()]
+    lines += [f"  model    {model.name}: {describe(model)}{caveats(plan, model)}" for model in study.models.values()]
     lines += [f"  data     {dataset.name}: {describe(dataset)}" for dataset in study.datasets.values()]
     rows = []
     for (experiment, model, dataset), cells in plan.groups.items():
@@ -108,15 +107,3 @@ def _cost(item: Estimate) -> str:
     if item.model.price is None:
         return "price not configured"
     return "?" if item.cost_usd is None else f"{item.cost_usd:,.2f}"
-
-
-def _caveats(plan: Plan, model: Model) -> str:
-    """What to know of a model before trusting, or waiting for, its rows."""
-    notes = ["assumed: the paper does not name the checkpoint"] if model.assumed else []
-    if model.source.kind == "hub" and model.source.gated:
-        notes.append("gated: accept its terms on its hub page and set HF_TOKEN")
-    engine = plan.study.engine_of(model)
-    if not reachable(engine, model):
-        hint = "add +engine@api=openai to ask it" if model.api else "its weights need engine=transformers or vllm"
-        notes.append(f"the {engine.kind} engine does not reach it: no cells, its rows are not measured; {hint}")
-    return "".join(f" ({note})" for note in notes)

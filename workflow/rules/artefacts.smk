@@ -7,21 +7,22 @@ rule table:
     output:
         csv=report(
             str(paths.table(STUDY, "{artefact}")),
-            category="Tables",
-            subcategory="Tidy values",
-            labels={"table": "{artefact}"},
+            caption="../report/artefact.rst",
+            category=REPORT.category,
+            subcategory="Tables",
+            labels=REPORT.values_labels,
         ),
         md=str(paths.table(STUDY, "{artefact}", ".md")),
         html=report(
             str(paths.table(STUDY, "{artefact}", ".html")),
-            category="Tables",
-            subcategory="As printed",
-            labels={"table": "{artefact}"},
+            caption="../report/artefact.rst",
+            category=REPORT.category,
+            subcategory="Tables",
+            labels=REPORT.page_labels,
         ),
+        tex=str(paths.table(STUDY, "{artefact}", ".tex")),
     log:
         f"logs/{STUDY}/tables/{{artefact}}.log",
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.artefact_digest,
     shell:
@@ -34,14 +35,14 @@ rule figure:
     output:
         png=report(
             str(paths.figure(STUDY, "{artefact}")),
-            category="Figures",
-            labels={"figure": "{artefact}"},
+            caption="../report/artefact.rst",
+            category=REPORT.category,
+            subcategory="Figures",
+            labels=REPORT.labels,
         ),
         pdf=str(paths.figure(STUDY, "{artefact}", ".pdf")),
     log:
         f"logs/{STUDY}/figures/{{artefact}}.log",
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.artefact_digest,
     shell:

@@ -24,8 +24,6 @@ rule correct:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.log",
     benchmark:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.tsv"
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.correct_digest,
     shell:

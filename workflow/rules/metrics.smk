@@ -8,8 +8,6 @@ rule measure:
         str(paths.cell_metrics(STUDY, "{experiment}", "{model}", "{dataset}")),
     log:
         f"logs/{STUDY}/measure/{{experiment}}/{{model}}/{{dataset}}.log",
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.measure_digest,
     shell:
@@ -24,8 +22,6 @@ rule collect:
         str(paths.metrics(STUDY, "{instrument}")),
     log:
         f"logs/{STUDY}/collect/{{instrument}}.log",
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.collect_digest,
     shell:
@@ -40,8 +36,6 @@ rule select:
         str(paths.selection(STUDY)),
     log:
         f"logs/{STUDY}/select.log",
-    resources:
-        mem_mb=1000,
     params:
         digest=POISE.select_digest,
     shell:

@@ -16,11 +16,12 @@ from poise.plan import Plan
 
 
 def make_table(plan: Plan, artefact: str) -> None:
-    """Write a table as tidy CSV, and in the paper's shape as Markdown and HTML."""
+    """Write a table as tidy CSV, and in the paper's shape as Markdown, HTML and LaTeX."""
     table = _make(plan, artefact)
     name = plan.study.name
     write_text(paths.table(name, artefact, ".md"), table.markdown())
     write_text(paths.table(name, artefact, ".html"), table.html())
+    write_text(paths.table(name, artefact, ".tex"), table.latex(artefact))
     write_text(paths.table(name, artefact, ".csv"), table.tidy.to_csv(index=False, lineterminator="\n"))
 
 
