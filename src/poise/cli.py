@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from poise import __version__, cli_matrix, cli_predict
+from poise import __version__, cli_matrix, cli_predict, cli_runs, cli_summary
 from poise.errors import PoiseError
+from poise.joblog import job_log
 
 _PLAN = click.option(
     "--plan",
@@ -42,14 +42,11 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, log_path: Path | None = None, **kwargs: Any) -> None:
-        if log_path is not None:
-            log_path.parent.mkdir(parents=True, exist_ok=True)
-            logging.basicConfig(filename=log_path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
-            logging.captureWarnings(True)
+        log = job_log(log_path, command.__name__, kwargs) if log_path is not None else nullcontext()
         try:
-            command(*args, **kwargs)
+            with log:
+                command(*args, **kwargs)
         except (PoiseError, OSError) as error:
-            _log_traceback(log_path)
             line = " ".join(str(error).split())
             if not isinstance(error, PoiseError):
                 line = f"{error.filename or 'a file'}: {error.strerror or line}"
@@ -58,16 +55,10 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
         except Exception:
             if log_path is None:
                 raise
-            _log_traceback(log_path)
             click.echo(f"poise: unexpected error, a mistake of ours; the traceback is in {log_path}", err=True)
             sys.exit(1)
 
     return run
-
-
-def _log_traceback(log_path: Path | None) -> None:
-    if log_path is not None:
-        logging.getLogger("poise").error(traceback.format_exc())
 
 
 @main.command()
@@ -258,3 +249,5 @@ def figure(plan_path: Path, artefact: str) -> None:
 
 cli_matrix.register(main, verb)
 cli_predict.register(main, verb)
+cli_runs.register(main, verb)
+cli_summary.register(main, verb)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from poise import paths
+from poise.cells import reachable
 from poise.config.compose import compose_study
 from poise.config.data import Dataset
 from poise.config.factors import Level
@@ -18,6 +19,7 @@ from poise.errors import PoiseError
 from poise.files import write_json
 from poise.hashing import digest, file_sha256
 from poise.plan import Batch, Plan, expand
+from poise.rates import requests_per_second
 
 
 def make_plan(overrides: Sequence[str]) -> Plan:
@@ -32,7 +34,14 @@ def make_plan(overrides: Sequence[str]) -> Plan:
         content=content_digests(study),
         finished=[batch for batch, finished in on_disk if finished],
         pending=[batch for batch, finished in on_disk if not finished],
+        rates=measured_rates(study),
     )
+
+
+def measured_rates(study: Study) -> dict[str, float]:
+    """Requests a second of the models that answered before, through the engine that they have now."""
+    rates = {name: requests_per_second(name, study.engine_of(model).kind) for name, model in study.models.items()}
+    return {name: rate for name, rate in rates.items() if rate}
 
 
 def chosen_levels(study: str) -> dict[str, Level] | None:
@@ -104,10 +113,13 @@ def batches_on_disk() -> Iterator[tuple[Batch, bool]]:
             batch = Batch(data["id"], data["model"], tuple(data["cells"]))
         except (KeyError, TypeError, ValueError):
             continue  # a damaged manifest: its cells are asked again, in another batch
-        yield (
-            batch,
-            (manifest.parent / "responses.parquet").is_file() and (manifest.parent / "index.parquet").is_file(),
-        )
+        yield batch, is_answered(batch)
+
+
+def is_answered(batch: Batch) -> bool:
+    """Whether all answers of a batch are on disk."""
+    folder = paths.batch_dir(batch.model, batch.id)
+    return all((folder / name).is_file() for name in ("responses.parquet", "index.parquet"))
 
 
 def content_digests(study: Study) -> dict[str, str]:
@@ -164,3 +176,15 @@ def describe(config: Dataset | Model) -> str:
     if source.kind == "hub":
         return f"hub {source.repo} @ {source.revision[:12]}"
     return f"files in {source.folder}"
+
+
+def caveats(plan: Plan, model: Model) -> str:
+    """What to know of a model before trusting, or waiting for, its rows."""
+    notes = ["assumed: the paper does not name the checkpoint"] if model.assumed else []
+    if model.source.kind == "hub" and model.source.gated:
+        notes.append("gated: accept its terms on its hub page and set HF_TOKEN")
+    engine = plan.study.engine_of(model)
+    if not reachable(engine, model):
+        hint = "add +engine@api=openai to ask it" if model.api else "its weights need engine=transformers or vllm"
+        notes.append(f"the {engine.kind} engine does not reach it: no cells, its rows are not measured; {hint}")
+    return "".join(f" ({note})" for note in notes)

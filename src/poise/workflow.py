@@ -22,6 +22,10 @@ from poise.plan import Plan
 from poise.versions import source_digest
 
 PLAN_VARIABLE = "POISE_PLAN"
+# What no artefact reads of a model or data set: metrics change with it, or nothing does.
+_NEVER_SHOWN = ("source", "prompt", "tables", "tokens_per_second", "price")
+_CORES_ELSEWHERE = 4
+_LOADING_MINUTES = 15
 
 
 class Wildcards(Protocol):
@@ -33,16 +37,20 @@ class Wildcards(Protocol):
 class Workflow:
     """Input functions and digests of all rules, for one plan.
 
-    ``cores`` are those that Snakemake was given; all of this machine if it was given none.
+    ``cores`` are those that Snakemake was given; all of this machine if it was given none. ``local`` tells whether jobs
+    run on this machine, or where a batch system puts them: then what is found here says nothing of theirs.
     """
 
-    def __init__(self, plan: Plan, cores: int | None = None) -> None:
+    def __init__(self, plan: Plan, cores: int | None = None, local: bool = True) -> None:
         self.plan = plan
         self.study = plan.study.name
         self.cores = cores or available_cores()
+        self.local = local
 
     @classmethod
-    def start(cls, project: Path, config: Mapping[str, Any], is_main: bool, cores: int | None = None) -> Workflow:
+    def start(
+        cls, project: Path, config: Mapping[str, Any], is_main: bool, cores: int | None = None, local: bool = True
+    ) -> Workflow:
         """Load the plan of this run.
 
         The main process composes the study once and freezes it. Its jobs, on other nodes too, get the frozen file's
@@ -56,7 +64,7 @@ class Workflow:
             os.environ[PLAN_VARIABLE] = str(path)
         elif PLAN_VARIABLE not in os.environ:
             raise PoiseError(f"{PLAN_VARIABLE} is not set in this job; pass the environment on to jobs")
-        return cls(planfile.load(Path(os.environ[PLAN_VARIABLE])), cores)
+        return cls(planfile.load(Path(os.environ[PLAN_VARIABLE])), cores, local)
 
     # Targets -------------------------------------------------------------------------------------------------------
 
@@ -81,12 +89,25 @@ class Workflow:
         """Downloaded package files that a model is made of, if any."""
         return _package_files(self.plan.study.models[wildcards.model])
 
-    def batch_inputs(self, wildcards: Wildcards) -> list[str]:
-        """What one extraction reads: the model and the data sets of its cells."""
+    def batch_inputs(self, wildcards: Wildcards) -> dict[str, str | list[str]]:
+        """What one extraction reads: the model, by the name ``weights`` if they are loaded, and the data sets."""
         batch = self.plan.batch_by_id[wildcards.batch]
         cells = (self.plan.cell_by_id.get(cell) for cell in batch.cells)
         datasets = sorted({cell.dataset for cell in cells if cell is not None})
-        return [self._model(batch.model), *(self._dataset(name) for name in datasets)]
+        loaded = gpus_wanted(self._engine(batch.id)) > 0
+        return {
+            "weights" if loaded else "model": self._model(batch.model),
+            "datasets": [self._dataset(name) for name in datasets],
+        }
+
+    def open_batches(self) -> str:
+        """Pattern of the batches that an extraction may make: those without all of their answers.
+
+        What is answered is a source file like any other. So nothing asks it again, neither another study whose plan
+        knows some of its cells only, nor new file times, nor an edit of the rule.
+        """
+        batches = [batch.id for batch in self.plan.batches if not planfile.is_answered(batch)]
+        return "|".join(batches) or "(?!)"  # matches nothing
 
     def selections(self) -> list[str]:
         """File of the joint configurations that this run chooses, or nothing."""
@@ -124,26 +145,35 @@ class Workflow:
 
     # Devices -------------------------------------------------------------------------------------------------------
 
-    def totals(self, local: bool) -> dict[str, int]:
+    def totals(self) -> dict[str, int]:
         """How much there is of what extractions share: servers to ask and, if jobs run on this machine, its GPUs."""
-        found = {"gpu": len(visible_gpus()) if local else 0, "server": int(self._asks_servers)}
+        found = {"gpu": len(visible_gpus()) if self.local else 0, "server": int(self._asks_servers)}
         return {name: total for name, total in found.items() if total}
 
     def extract_gpus(self, wildcards: Wildcards) -> int:
         """GPUs of one extraction; 0 on a machine that has none, and for engines that load no weights."""
-        return gpus_wanted(self._engine(wildcards.batch)) if visible_gpus() else 0
+        return gpus_wanted(self._engine(wildcards.batch)) if visible_gpus() or not self.local else 0
 
     def extract_servers(self, wildcards: Wildcards) -> int:
         """1 for an extraction that asks a server: one batch at a time, as all have one budget."""
         return int(self._engine(wildcards.batch).kind == "openai")
 
     def extract_threads(self, wildcards: Wildcards) -> int:
-        """CPU cores of one extraction: a GPU's share of them, or all, but for one where another waits for a server."""
+        """CPU cores of one extraction: a GPU's share of them, or all, but for one where another waits for a server.
+
+        For those of other machines, where no profile says how many: a few.
+        """
         if self.extract_servers(wildcards):
             return 1
+        if not self.local:
+            return _CORES_ELSEWHERE
         cores = self.cores - self._asks_servers
         n_gpus = self.extract_gpus(wildcards)
         return max(1, cores * n_gpus // len(visible_gpus()) if n_gpus else cores)
+
+    def extract_minutes(self, wildcards: Wildcards, attempt: int) -> int:
+        """Minutes to ask a batch system for: the batch, the model's loading, and as much again at every attempt."""
+        return (self._engine(wildcards.batch).batch_minutes + _LOADING_MINUTES) * attempt
 
     @property
     def _asks_servers(self) -> bool:
@@ -183,8 +213,11 @@ class Workflow:
     def artefact_digest(self, wildcards: Wildcards) -> str:
         """Names and titles in the study, and the code that makes this kind of artefact."""
         study = self.plan.study
-        names = study.model_dump(mode="json", include={"model", "dataset", "probe", "method", "experiment"})
-        return digest([names, source_digest(f"{ARTEFACTS[wildcards.artefact].kind}s")])
+        shown = study.model_dump(mode="json", include={"model", "dataset", "probe", "factor", "method", "experiment"})
+        for config in (*shown["model"].values(), *shown["dataset"].values()):
+            for key in _NEVER_SHOWN:
+                config.pop(key, None)
+        return digest([shown, source_digest(f"{ARTEFACTS[wildcards.artefact].kind}s")])
 
     def _selecting_cells(self) -> tuple[Cell, ...]:
         experiment, model = selecting_experiment(self.plan.study)

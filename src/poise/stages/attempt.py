@@ -52,7 +52,7 @@ class Attempt:
         if self.now is None and self.marker.exists():
             self._tell_of_the_last()
         self.now = what
-        write_json(self.marker, {"doing": what, **grouping(self.config)})
+        write_json(self.marker, {"doing": what, "answers": self.n_answers, **grouping(self.config)})
 
     def __enter__(self) -> Attempt:
         """Keep others from this batch, and listen to signals."""
@@ -100,6 +100,7 @@ class Attempt:
     def _tell_of_the_last(self) -> None:
         try:
             left = json.loads(self.marker.read_text(encoding="utf-8"))
+            left.pop("answers", None)  # for who watches
             was: Doing = "loading" if left.pop("doing") == "loading" else "asking"
         except (AttributeError, KeyError, ValueError):
             left, was = {}, "asking"
@@ -112,9 +113,14 @@ class Attempt:
 
     def _kept(self) -> str:
         """How many answers are on disk, in words."""
-        parts = self.folder.glob("parts*/*/[0-9]*.parquet")
-        n_kept = sum(_rows(part) for part in parts if not part.parts[-3].endswith("-located"))  # those belong to texts
+        n_kept = kept_answers(self.folder)
         return f"{min(n_kept, self.n_answers):,} of {self.n_answers:,} answers are kept"
+
+
+def kept_answers(folder: Path) -> int:
+    """Answers that a stopped batch has on disk."""
+    parts = folder.glob("parts*/*/[0-9]*.parquet")
+    return sum(_rows(part) for part in parts if not part.parts[-3].endswith("-located"))  # those belong to texts
 
 
 def say(line: str) -> None:
