@@ -6,6 +6,7 @@ plans is in :mod:`poise.planfile`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -122,6 +123,7 @@ def expand(
     content: Mapping[str, str] | None = None,
     finished: Iterable[Batch] = (),
     pending: Iterable[Batch] = (),
+    rates: Mapping[str, float] | None = None,
 ) -> Plan:
     """Expand a composition into a plan.
 
@@ -136,6 +138,8 @@ def expand(
         bytes are their revision).
     finished, pending
         Batches on disk that are complete, and those planned before and not complete.
+    rates
+        Requests a second by the name of each model that answered before: its new batches fit into ``batch_minutes``.
     """
     unknown = [name for name in study.artefacts if name not in ARTEFACTS]
     if unknown:
@@ -156,21 +160,40 @@ def expand(
         study=study,
         overrides=tuple(overrides),
         cells=cells,
-        batches=tuple(assign_batches(cells, finished, pending, study.engine.batch_requests)),
+        batches=tuple(assign_batches(cells, finished, pending, _room(study, rates or {}))),
         dataset_digests=dataset_digests,
         model_digests=model_digests,
         prompts=prompts(study),
     )
 
 
+@dataclass(frozen=True)
+class Room:
+    """How many requests a new batch of a model takes: about so many, and never more than fit into its time."""
+
+    about: int
+    most: float = math.inf
+
+
+def _room(study: Study, rates: Mapping[str, float]) -> dict[str, Room]:
+    """Room in the new batches of each model."""
+    found = {}
+    for name, model in study.models.items():
+        engine = study.engine_of(model)
+        most = rates[name] * 60 * engine.batch_minutes if name in rates else math.inf
+        found[name] = Room(engine.batch_requests, most)
+    return found
+
+
 def assign_batches(
-    cells: Sequence[Cell], finished: Iterable[Batch], pending: Iterable[Batch], batch_requests: int
+    cells: Sequence[Cell], finished: Iterable[Batch], pending: Iterable[Batch], room: Mapping[str, Room]
 ) -> list[Batch]:
     """Gather cells into batches; cells that a batch on disk holds stay there.
 
     So adding cells runs only the new ones, undoing a change runs nothing, and a killed batch resumes: a pending batch
     is taken up again if the plan still wants all of it. New cells are cut model by model in plan order, where the data
-    set changes once a batch has half of ``batch_requests`` requests, or anywhere once it has them all.
+    set changes once a batch has half of the requests it has room for, anywhere once it has about all, and always
+    before it has more than fit into its time, unless one cell alone has more.
     """
     models = {cell.id: cell.model for cell in cells}
     home: dict[str, Batch] = {}
@@ -185,14 +208,20 @@ def assign_batches(
     order = {model: k for k, model in enumerate(dict.fromkeys(cell.model for cell in new))}
     for cell in sorted(new, key=lambda cell: order[cell.model]):
         previous = chunks[-1][-1] if chunks else None
-        full = size >= batch_requests or (
-            previous is not None and cell.dataset != previous.dataset and 2 * size >= batch_requests
-        )
-        if previous is None or cell.model != previous.model or full:
+        own = room[cell.model]
+        about = min(own.about, own.most)
+        n_requests = (cell.rows or 1000) * cell.parts
+        if (
+            previous is None
+            or cell.model != previous.model
+            or size >= about
+            or size + n_requests > own.most
+            or (cell.dataset != previous.dataset and 2 * size >= about)
+        ):
             chunks.append([])
             size = 0
         chunks[-1].append(cell)
-        size += (cell.rows or 1000) * cell.parts
+        size += n_requests
     for chunk in chunks:
         ids = tuple(sorted(cell.id for cell in chunk))
         home.update(dict.fromkeys(ids, Batch(digest(ids), chunk[0].model, ids)))

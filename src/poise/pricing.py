@@ -6,8 +6,7 @@ it is prepared. Hours follow from a rate: measured in earlier batches of the sam
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +22,7 @@ from poise.files import read_parquet
 from poise.plan import Plan
 from poise.prompts.requests import generation, renderer, select_rows
 from poise.prompts.text import Request
+from poise.rates import finished_batches
 
 SAMPLE = 6  # rows
 _CHARACTERS_A_TOKEN = 4
@@ -255,7 +255,7 @@ def _rate(plan: Plan, model: Model) -> tuple[float | None, str]:
     if plan.study.engine_of(model).kind == "openai":
         return None, "hours are the server's own pace"
     tokens = seconds = 0.0
-    for meta in _finished(model.name, plan.study.engine_of(model).kind):
+    for meta in finished_batches(model.name, plan.study.engine_of(model).kind):
         tokens += meta["computed_tokens"] + meta["generated_tokens"]
         seconds += meta["seconds"]
     if seconds > 0:
@@ -263,14 +263,3 @@ def _rate(plan: Plan, model: Model) -> tuple[float | None, str]:
     if model.tokens_per_second is not None:
         return model.tokens_per_second, "configured"
     return None, "no rate yet: a first batch measures it, or set model.NAME.tokens_per_second"
-
-
-def _finished(model: str, engine: str) -> Iterator[dict[str, float]]:
-    """What earlier, uninterrupted batches of a model say of themselves."""
-    for path in sorted(paths.RESPONSES.glob(f"{model}/*/meta.json")):
-        try:
-            meta = json.loads(path.read_text(encoding="utf-8"))
-            if meta["engine"] == engine and meta["resumed_requests"] == 0 and meta["seconds"] > 0:
-                yield meta
-        except (KeyError, TypeError, ValueError):
-            continue  # of an older version: it measures nothing here

@@ -470,6 +470,7 @@ def test_models_of_one_source_never_share_a_cell(demo: Study) -> None:
         ("engine__pack_tokens", 64),
         ("engine__flush_seconds", 1.0),
         ("engine__batch_requests", 10),
+        ("engine__batch_minutes", 1),
         ("title", "another"),
         ("dataset__movies5__title", "another"),
         ("dataset__movies5__domain", "another"),

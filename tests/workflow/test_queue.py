@@ -35,9 +35,9 @@ def mixed() -> Plan:
     return _plan("+engine@api=openai", f"model=[{LOCAL},{API}]")
 
 
-def _asks(plan: Plan, model: str, cores: int) -> tuple[int, int, int]:
+def _asks(plan: Plan, model: str, cores: int, local: bool = True) -> tuple[int, int, int]:
     """Threads, GPUs and servers of one extraction of a model."""
-    workflow = Workflow(plan, cores)
+    workflow = Workflow(plan, cores, local)
     (batch,) = (batch for batch in plan.batches if batch.model == model)
     wildcards: Any = SimpleNamespace(batch=batch.id, model=model)
     return workflow.extract_threads(wildcards), workflow.extract_gpus(wildcards), workflow.extract_servers(wildcards)
@@ -46,15 +46,15 @@ def _asks(plan: Plan, model: str, cores: int) -> tuple[int, int, int]:
 def test_on_a_cpu_an_extraction_takes_all_cores(local: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert _asks(local, LOCAL, 8) == (8, 0, 0)
-    assert Workflow(local, 8).totals(local=True) == {}
+    assert Workflow(local, 8).totals() == {}
 
 
 def test_gpus_share_the_cores(local: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert _asks(local, LOCAL, 8) == (2, 1, 0)
     assert _asks(local, LOCAL, 2) == (1, 1, 0)
-    assert Workflow(local, 8).totals(local=True) == {"gpu": 3}
-    assert Workflow(local, 8).totals(local=False) == {}  # another machine's scheduler counts its own
+    assert Workflow(local, 8).totals() == {"gpu": 3}
+    assert Workflow(local, 8, local=False).totals() == {}  # another machine's scheduler counts its own
 
 
 def test_a_model_on_several_gpus_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +67,35 @@ def test_a_server_is_asked_beside_a_local_model(mixed: Plan, monkeypatch: pytest
     assert _asks(mixed, API, 8) == (1, 0, 1)
     assert _asks(mixed, LOCAL, 8) == (7, 0, 0)
     assert _asks(mixed, LOCAL, 1) == (1, 0, 0)
-    assert Workflow(mixed, 8).totals(local=False) == {"server": 1}  # one batch at a time, wherever it runs
+    assert Workflow(mixed, 8, local=False).totals() == {"server": 1}  # one batch at a time, wherever it runs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert _asks(mixed, API, 8) == (1, 0, 1)
     assert _asks(mixed, LOCAL, 8) == (3, 1, 0)
+
+
+@pytest.mark.parametrize("visible", ["", "0,1,2"])
+def test_where_a_batch_system_places_jobs_the_devices_here_do_not_matter(
+    mixed: Plan, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert _asks(mixed, LOCAL, 64, local=False) == (4, 1, 0)
+    assert _asks(mixed, API, 64, local=False) == (1, 0, 1)
+    assert _asks(_plan("engine=vllm", "engine.tensor_parallel=2"), LOCAL, 64, local=False) == (4, 2, 0)
+    assert _asks(_plan("engine=dummy"), LOCAL, 64, local=False) == (4, 0, 0)
+
+
+def test_weights_are_named_where_they_are_loaded(mixed: Plan) -> None:
+    workflow = Workflow(mixed)
+    for batch in mixed.batches:
+        wildcards: Any = SimpleNamespace(batch=batch.id, model=batch.model)
+        assert set(workflow.batch_inputs(wildcards)) == {"weights" if batch.model == LOCAL else "model", "datasets"}
+
+
+def test_minutes_grow_with_each_attempt() -> None:
+    plan = _plan("engine.batch_minutes=30")
+    wildcards: Any = SimpleNamespace(batch=plan.batches[0].id, model=LOCAL)
+    minutes = [Workflow(plan).extract_minutes(wildcards, attempt) for attempt in (1, 2, 3)]
+    assert minutes == [45, 90, 135]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 class _Engine(Strict):
     flush_seconds: float = Field(default=5.0, gt=0)
     batch_requests: int = Field(default=20000, gt=0)
+    batch_minutes: int = Field(default=120, gt=0)
 
     def context_length(self, of_model: int) -> int:
         """Tokens that a prompt and its answer may have, given what the model can take."""

@@ -417,7 +417,7 @@ def _reason(error: ValueError) -> str:
 _COSMETIC = {
     "title", "licence", "precision_note", "assumed", "price",
     "tokens_per_second", "gated", "domain", "folder", "size_bytes",
-    "flush_seconds", "batch_requests", "reconstructed",
+    "flush_seconds", "batch_requests", "batch_minutes", "reconstructed",
     "pack_tokens", "tensor_parallel", "memory_share", "cpu_cache_gib", "max_sequences", "max_batched_tokens",
     "call_requests", "base_url", "key_variable", "concurrency", "requests_per_minute", "max_retries",
     "timeout_seconds",
