@@ -211,14 +211,15 @@ def select(plan_path: Path) -> None:
 @main.command()
 @_PLAN
 @click.option("--instrument", required=True)
+@click.option("--part", type=int, help="One part of them only, where files are many.")
 @_LOG
 @verb
-def collect(plan_path: Path, instrument: str) -> None:
+def collect(plan_path: Path, instrument: str, part: int | None) -> None:
     """Gather the metrics of one instrument into one file."""
     from poise import planfile
     from poise.stages import measure as stage
 
-    stage.collect(planfile.load(plan_path), instrument)
+    stage.collect(planfile.load(plan_path), instrument, part)
 
 
 @main.command()

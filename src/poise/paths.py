@@ -64,6 +64,11 @@ def predictions(study: str, experiment: str, model: str, dataset: str, method: s
     return RESULTS / study / "predictions" / experiment / model / dataset / f"{method}.parquet"
 
 
+def timings(study: str, experiment: str, model: str, dataset: str, method: str) -> Path:
+    """Seconds that the fits of one method took."""
+    return predictions(study, experiment, model, dataset, method).with_suffix(".timings.json")
+
+
 def cell_metrics(study: str, experiment: str, model: str, dataset: str) -> Path:
     """Tidy metrics of one model and data set."""
     return RESULTS / study / "metrics" / experiment / model / f"{dataset}.parquet"
@@ -72,6 +77,11 @@ def cell_metrics(study: str, experiment: str, model: str, dataset: str) -> Path:
 def metrics(study: str, instrument: str) -> Path:
     """Tidy metrics of one instrument: all models and data sets."""
     return RESULTS / study / "metrics" / f"{instrument}.parquet"
+
+
+def metrics_part(study: str, instrument: str, part: int | str) -> Path:
+    """Tidy metrics of one instrument: one part of very many models and data sets."""
+    return RESULTS / study / "gathered" / instrument / f"{part}.parquet"
 
 
 def selection(study: str) -> Path:

@@ -17,10 +17,11 @@ import pandas as pd
 from poise import paths
 from poise.cells import Cell
 from poise.config.schema import Model
+from poise.datasets.tables import with_text_keys
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet
 from poise.plan import Plan
-from poise.prompts.requests import generation, renderer, select_rows
+from poise.prompts.requests import draw_key, generation, renderer, select_rows
 from poise.prompts.text import Request
 from poise.rates import finished_batches
 
@@ -201,12 +202,12 @@ class _Rows:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._prepared: dict[str, pd.DataFrame | None] = {}
-        self._drawn: dict[tuple[object, ...], tuple[pd.DataFrame, pd.DataFrame]] = {}
+        self._drawn: dict[tuple[object, ...], _Drawn] = {}
 
     def n_rows(self, cell: Cell) -> int | None:
         """Requests of a cell; None if it asks all rows and the data set is not prepared."""
         drawn = self._draw(cell)
-        rows = cell.rows if drawn is None else len(drawn[1])
+        rows = cell.rows if drawn is None else drawn.n_rows
         return None if rows is None else rows * cell.parts
 
     def distinct(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -222,22 +223,30 @@ class _Rows:
         drawn = self._draw(cell)
         if drawn is None:
             return []
-        demonstrations, rows = drawn
-        render = renderer(self.plan, cell, demonstrations)
-        return [request for text in rows["text"].head(n_rows) for request in render.requests(text)]
+        render = renderer(self.plan, cell, drawn.demonstrations)
+        return [request for text in drawn.texts[:n_rows] for request in render.requests(text)]
 
-    def _draw(self, cell: Cell) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    def _draw(self, cell: Cell) -> _Drawn | None:
         if cell.dataset not in self._prepared:
             path = paths.prepared_dataset(cell.dataset, self.plan.dataset_digests[cell.dataset])
-            self._prepared[cell.dataset] = read_parquet(path) if path.exists() else None
+            self._prepared[cell.dataset] = with_text_keys(read_parquet(path)) if path.exists() else None
         rows = self._prepared[cell.dataset]
         if rows is None:
             return None
-        key = (cell.experiment, cell.dataset, cell.split, cell.shots, cell.seed, cell.cardinality, cell.rows,
-               cell.demonstration_order)  # fmt: skip
+        key = draw_key(cell)
         if key not in self._drawn:
-            self._drawn[key] = select_rows(self.plan, cell, rows)
+            demonstrations, chosen = select_rows(self.plan, cell, rows)
+            self._drawn[key] = _Drawn(demonstrations, len(chosen), list(chosen["text"].head(SAMPLE)))
         return self._drawn[key]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Demonstrations of cells that draw alike, how many rows they ask about, and the first texts."""
+
+    demonstrations: pd.DataFrame
+    n_rows: int
+    texts: list[str]
 
 
 def _counter(tokenizer: Path | None) -> _Counter:

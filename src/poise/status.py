@@ -17,8 +17,8 @@ from poise.stages.attempt import kept_answers
 
 # Rules in the order of the data's way; those that are not named come last.
 _ORDER = (
-    "download_package", "prepare_dataset", "prepare_model", "extract", "correct", "measure", "collect", "select",
-    "table", "figure",
+    "download_package", "prepare_dataset", "prepare_model", "extract", "correct", "measure", "collect_part", "collect",
+    "select", "table", "figure",
 )  # fmt: skip
 _TARGET_RULES = ("all", "sources", "tables", "figures")  # they make nothing themselves
 # How Snakemake's reasons start, and what they mean here.

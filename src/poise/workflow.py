@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from poise import paths, planfile
+from poise import gathering, paths, planfile
 from poise.artefacts.registry import ARTEFACTS, artefact_outputs
 from poise.cells import Cell, corrected
 from poise.config.data import Dataset
@@ -130,12 +130,12 @@ class Workflow:
         return answers + [str(paths.predictions(self.study, *group, method)) for method in methods]
 
     def collect_inputs(self, wildcards: Wildcards) -> list[str]:
-        """Metrics of all models and data sets of one instrument, or the seconds of all fits."""
-        if wildcards.instrument == "timing":
-            files = (paths.predictions(self.study, *correction) for correction in self.plan.corrections)
-            return [str(path.with_suffix(".timings.json")) for path in files]
-        names = {experiment.name for experiment in self.plan.experiments(wildcards.instrument)}
-        return [str(paths.cell_metrics(self.study, *group)) for group in self.plan.groups if group[0] in names]
+        """Metrics of all models and data sets of one instrument, or the seconds of all fits; in parts if many."""
+        return list(map(str, gathering.inputs(self.plan, wildcards.instrument)))
+
+    def collect_part_inputs(self, wildcards: Wildcards) -> list[str]:
+        """What one part of an instrument's metrics is gathered from."""
+        return list(map(str, gathering.part_sources(self.plan, wildcards.instrument, int(wildcards.part))))
 
     def artefact_inputs(self, wildcards: Wildcards) -> list[str]:
         """Metrics that an artefact is made of, and the papers' printed figures that may stand beside them."""
@@ -209,6 +209,10 @@ class Workflow:
     def collect_digest(self, wildcards: Wildcards) -> str:
         """Names of the files gathered."""
         return digest(self.collect_inputs(wildcards))
+
+    def collect_part_digest(self, wildcards: Wildcards) -> str:
+        """Names of the files that one part gathers."""
+        return digest(self.collect_part_inputs(wildcards))
 
     def artefact_digest(self, wildcards: Wildcards) -> str:
         """Names and titles in the study, and the code that makes this kind of artefact."""

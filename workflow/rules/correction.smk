@@ -16,9 +16,7 @@ rule correct:
             ).with_suffix(".json")
         ),
         timings=str(
-            paths.predictions(
-                STUDY, "{experiment}", "{model}", "{dataset}", "{method}"
-            ).with_suffix(".timings.json")
+            paths.timings(STUDY, "{experiment}", "{model}", "{dataset}", "{method}")
         ),
     log:
         f"logs/{STUDY}/correct/{{experiment}}/{{model}}/{{dataset}}/{{method}}.log",

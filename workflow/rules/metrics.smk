@@ -28,6 +28,22 @@ rule collect:
         "poise collect --instrument {wildcards.instrument} --log {log}"
 
 
+# What `collect` gathers where files are many: two levels, so that no job reads more than a few hundred.
+rule collect_part:
+    input:
+        POISE.collect_part_inputs,
+    output:
+        str(paths.metrics_part(STUDY, "{instrument}", "{part}")),
+    log:
+        f"logs/{STUDY}/collect/{{instrument}}-{{part}}.log",
+    wildcard_constraints:
+        part=r"\d+",
+    params:
+        digest=POISE.collect_part_digest,
+    shell:
+        "poise collect --instrument {wildcards.instrument} --part {wildcards.part} --log {log}"
+
+
 # Joint configurations chosen from the study's own factors; the next run of the study measures them.
 rule select:
     input:

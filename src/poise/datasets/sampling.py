@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from poise.config.data import Dataset
-from poise.datasets.tables import normalised
+from poise.datasets.tables import text_keys
 from poise.errors import PoiseError
 
 OPTIMISATION_SEED = 1
@@ -40,7 +40,8 @@ def select(
     Parameters
     ----------
     rows
-        All prepared rows of the data set (:func:`poise.datasets.tables.prepare`), with its own classes.
+        All prepared rows of the data set (:func:`poise.datasets.tables.prepare`), with its own classes. Those that have
+        their text keys (:func:`poise.datasets.tables.with_text_keys`) are compared much faster.
     dataset
         The data set itself, not a scaled one.
     split
@@ -208,7 +209,7 @@ def _first_of_file(
 def _check_apart(demonstrations: pd.DataFrame, test: pd.DataFrame, dataset: Dataset, where: str) -> None:
     """Refuse demonstrations of a file that are test rows, by text or, where both have a column of ids, by id."""
     assert dataset.demonstrations is not None
-    shared = normalised(demonstrations["text"]).isin(set(normalised(test["text"])))
+    shared = _same_text(demonstrations, test)
     tested = dataset.tables["test" if "test" in dataset.tables else "all"]
     ids, test_ids = (dataset.own(table).columns.id for table in (dataset.demonstrations, tested))
     if ids is not None and ids == test_ids:
@@ -273,7 +274,7 @@ def training_pool(train: pd.DataFrame, test: pd.DataFrame, split_mode: str) -> p
     """
     if split_mode == "paper":
         return train
-    return train[~normalised(train["text"]).isin(set(normalised(test["text"])))]
+    return train[~_same_text(train, test)]
 
 
 def optimisation_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | None, split_mode: str) -> pd.DataFrame:
@@ -291,11 +292,16 @@ def development_rows(pool: pd.DataFrame, demonstrations: pd.DataFrame, n: int | 
     return pool.iloc[order[int(OPTIMISATION_SHARE * len(order)) :][:n]]
 
 
+def _same_text(rows: pd.DataFrame, others: pd.DataFrame) -> pd.Series:
+    """Whether each row has the normalised text of one of the others."""
+    return text_keys(rows).isin(text_keys(others))
+
+
 def _pool_order(pool: pd.DataFrame, demonstrations: pd.DataFrame, split_mode: str) -> np.ndarray:
     order = np.random.RandomState(OPTIMISATION_SEED).permutation(len(pool))
     if split_mode == "paper":
         return order
-    free = ~normalised(pool["text"]).isin(set(normalised(demonstrations["text"]))).to_numpy()
+    free = ~_same_text(pool, demonstrations).to_numpy()
     return order[free[order]]
 
 

@@ -93,6 +93,18 @@ def normalised(texts: pd.Series) -> pd.Series:
     return texts.str.lower().str.split().str.join(" ")
 
 
+def with_text_keys(rows: pd.DataFrame) -> pd.DataFrame:
+    """Ready rows for many draws: hashes of their normalised texts in ``text_key``, and types that are quick to take."""
+    return rows.assign(text_key=text_keys(rows)).astype({"table": "category", "id": object, "text": object})
+
+
+def text_keys(rows: pd.DataFrame) -> pd.Series:
+    """Keys of rows that agree exactly where their normalised texts do."""
+    if "text_key" in rows:
+        return rows["text_key"]
+    return pd.Series(pd.util.hash_array(normalised(rows["text"]).to_numpy(object)), index=rows.index)
+
+
 def read_table(table: TableFile, root: Path, where: str) -> pd.DataFrame:
     """Read one file (CSV, TSV, JSONL, JSON, Parquet; gzipped or not; inside archives or not), all values as text.
 

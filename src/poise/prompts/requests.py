@@ -10,6 +10,7 @@ import pandas as pd
 from poise.cells import Cell
 from poise.config.prompts import ChainOfThoughtPrompt, Prompt
 from poise.datasets.sampling import order_demonstrations, select
+from poise.datasets.tables import with_text_keys
 from poise.errors import PoiseError
 from poise.plan import Plan
 from poise.prompts.render import Renderer
@@ -56,8 +57,12 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
     index: list[tuple[str, str, int, int, str]] = []
     shown: list[tuple[str, int, str, int, str]] = []
     regrouped: dict[str, None] = {}
+    keyed = {name: with_text_keys(rows) for name, rows in datasets.items()}
+    drawn: dict[tuple[object, ...], tuple[pd.DataFrame, pd.DataFrame]] = {}
     for cell in cells:
-        demonstrations, rows = select_rows(plan, cell, datasets[cell.dataset])
+        if draw_key(cell) not in drawn:
+            drawn[draw_key(cell)] = select_rows(plan, cell, keyed[cell.dataset])
+        demonstrations, rows = drawn[draw_key(cell)]
         render = renderer(plan, cell, demonstrations)
         shown += [
             (cell.id, rank, row, label, _source(plan.prompts[cell.prompt], row))
@@ -122,6 +127,12 @@ def _source(prompt: Prompt, row: str) -> str:
     if not isinstance(prompt, ChainOfThoughtPrompt):
         return ""
     return "sentence" if prompt.sentences.get(row) else "template"
+
+
+def draw_key(cell: Cell) -> tuple[object, ...]:
+    """What :func:`select_rows` looks at: cells of one plan that agree here draw the same rows."""
+    return (cell.experiment, cell.dataset, cell.split, cell.shots, cell.seed, cell.cardinality, cell.rows,
+            cell.split_mode, cell.demonstration_order)  # fmt: skip
 
 
 def select_rows(plan: Plan, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

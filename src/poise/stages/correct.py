@@ -50,7 +50,7 @@ def correct(plan: Plan, experiment: str, model: str, dataset: str, method: str) 
             frame = pd.DataFrame({"row": run.rows, "label": run.labels, "prediction": classes})
             predictions.append(frame.assign(condition=condition, **where))
     target = paths.predictions(plan.study.name, experiment, model, dataset, method)
-    write_json(target.with_suffix(".timings.json"), timings)
+    write_json(paths.timings(plan.study.name, experiment, model, dataset, method), timings)
     write_json(target.with_suffix(".json"), fits)
     write_parquet(target, pd.concat(predictions, ignore_index=True))
 

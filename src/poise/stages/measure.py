@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from poise import paths
+from poise import gathering, paths
 from poise.files import read_parquet, write_parquet
 from poise.plan import Plan
 from poise.stages.measure_class_accuracy import class_accuracy
@@ -25,23 +26,30 @@ def measure(plan: Plan, experiment: str, model: str, dataset: str) -> None:
     write_parquet(paths.cell_metrics(plan.study.name, experiment, model, dataset), tidy_frame(rows))
 
 
-def collect(plan: Plan, instrument: str) -> None:
-    """Gather the metrics of one instrument into one file; ``timing`` gathers the seconds that fits took."""
-    if instrument == "timing":
-        write_parquet(paths.metrics(plan.study.name, instrument), tidy_frame(_timings(plan)))
-        return
-    names = {experiment.name for experiment in plan.experiments(instrument)}
-    frames = [read_parquet(paths.cell_metrics(plan.study.name, *group)) for group in plan.groups if group[0] in names]
-    frame = pd.concat(frames, ignore_index=True) if frames else tidy_frame([])
-    write_parquet(paths.metrics(plan.study.name, instrument), frame)
+def collect(plan: Plan, instrument: str, part: int | None = None) -> None:
+    """Gather the metrics of one instrument, or one part of them, into one file; ``timing`` has the seconds of fits."""
+    study = plan.study.name
+    if part is None:
+        write_parquet(paths.metrics(study, instrument), _gathered(plan, gathering.inputs(plan, instrument)))
+    else:
+        found = _gathered(plan, gathering.part_sources(plan, instrument, part))
+        write_parquet(paths.metrics_part(study, instrument, part), found)
 
 
-def _timings(plan: Plan) -> Iterator[dict[str, Any]]:
-    for experiment, model, dataset, method in plan.corrections:
-        path = paths.predictions(plan.study.name, experiment, model, dataset, method).with_suffix(".timings.json")
-        for run in json.loads(path.read_text(encoding="utf-8")):
-            yield {
-                "experiment": experiment, "model": model, "dataset": dataset, "shots": run["shots"],
-                "seed": run["seed"], "method": method, "condition": "base", "metric": "fit_seconds",
-                "value": run["seconds"], "provenance": provenance(plan),
-            }  # fmt: skip
+def _gathered(plan: Plan, files: Sequence[Path]) -> pd.DataFrame:
+    seconds = {paths.timings(plan.study.name, *correction): correction for correction in plan.corrections}
+    frames = [
+        tidy_frame(_timings(plan, path, *seconds[path])) if path in seconds else read_parquet(path) for path in files
+    ]
+    return pd.concat(frames, ignore_index=True) if frames else tidy_frame([])
+
+
+def _timings(
+    plan: Plan, path: Path, experiment: str, model: str, dataset: str, method: str
+) -> Iterator[dict[str, Any]]:
+    for run in json.loads(path.read_text(encoding="utf-8")):
+        yield {
+            "experiment": experiment, "model": model, "dataset": dataset, "shots": run["shots"],
+            "seed": run["seed"], "method": method, "condition": "base", "metric": "fit_seconds",
+            "value": run["seconds"], "provenance": provenance(plan),
+        }  # fmt: skip
