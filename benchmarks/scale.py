@@ -1,0 +1,124 @@
+"""Large plans, and what a run costs beside its engine: seconds, memory, jobs.
+
+    make reproduce                # prepares the data sets that are priced and asked about
+    python benchmarks/scale.py
+
+Plans of about 10,000 and 100,000 cells (ten models, two experiments, the dummy engine) are composed and written, priced
+(``poise plan``) and dry-run. Then a study of about 2,000 cells runs to its tables: everything that is not the engine
+answering, from the first command to the last file, is overhead. Each command is a process of its own.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+MODELS = (
+    "smollm2-135m-instruct,gemma-3-270m,qwen3-4b,qwen3-8b,gemma-2-2b,gpt2-xl,llama-2-7b,llama-2-13b,granite-4-8b,"
+    "ministral-3-8b"
+)
+COMPOSE = "import sys; from poise.planfile import freeze, make_plan; freeze(make_plan(sys.argv[1:]))"
+
+
+def study(name, n_seeds, *more):
+    """Overrides of a study with this many seeds."""
+    seeds = ",".join(map(str, range(n_seeds)))
+    kind = ["engine=dummy", "experiment=[class_accuracy,position]", "factor=[]"]
+    return ["study=demo", f"name={name}", *kind, f"seeds=[{seeds}]", *more]
+
+
+def timed(words, folder, environment):
+    """Run a command; give its seconds, peak megabytes (its children's too) and output."""
+    with tempfile.TemporaryFile("w+") as output:
+        started = time.perf_counter()
+        running = subprocess.Popen(words, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(running.pid, 0)
+        seconds = time.perf_counter() - started
+        output.seek(0)
+        text = output.read()
+    if status:
+        sys.exit(f"{' '.join(words)[:200]} failed:\n{text[-2000:]}")
+    return seconds, used.ru_maxrss / 1024, text
+
+
+def large_plan(name, n_seeds, folder, environment):
+    """Compose, price and dry-run one large plan."""
+    overrides = study(name, n_seeds, f"model=[{MODELS}]")
+    composed = timed([sys.executable, "-c", COMPOSE, *overrides], folder, environment)
+    file = folder / "results" / name / "plan.json"
+    plan = json.loads(file.read_text())
+    print(
+        f"{len(plan['cells']):,} cells, {len(plan['batches']):,} batches, plan.json {file.stat().st_size / 1e6:.0f} MB"
+    )
+    show("composed and written", composed)
+    show("poise plan, priced", timed([str(BIN / "poise"), "plan", *overrides], folder, environment))
+    dry_run = timed([*snakemake(folder), "--dry-run", "--config", f"study={name}"], folder, environment)
+    n_jobs = int(re.findall(r"^total\s+(\d+)", dry_run[2], re.MULTILINE)[-1])
+    inputs = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)", dry_run[2], re.MULTILINE)
+    most, rule = max((files.count(", ") + 1, rule) for rule, files in inputs if rule != "all")
+    show(f"dry run, {n_jobs:,} jobs, {most} inputs at most ({rule})", dry_run)
+
+
+def show(what, measured):
+    """Print seconds and memory of one command."""
+    print(f"  {measured[0]:6.1f} s  {measured[1]:6.0f} MB  {what}", flush=True)
+
+
+def whole_run(n_seeds, folder, environment):
+    """Run a study to its tables and take away the seconds in which the engine answered."""
+    name = "run"
+    methods = ["method=[icl,dnip]", "experiment.position.methods=[icl]"]
+    planned = timed([str(BIN / "poise"), "plan", *study(name, n_seeds, *methods)], folder, environment)
+    ran = timed([*snakemake(folder), "--config", f"study={name}", "--", "tables"], folder, environment)
+    metas = [json.loads(path.read_text()) for path in folder.glob("results/responses/*/*/meta.json")]
+    plan = json.loads((folder / "results" / name / "plan.json").read_text())
+    n_cells = len({cell["id"] for cell in plan["cells"]})
+    engine = sum(meta["seconds"] for meta in metas)
+    n_requests = sum(meta["requests"] for meta in metas)
+    print(f"{n_cells:,} cells run to the tables: {n_requests:,} requests, {len(metas)} batches")
+    show("poise plan", planned)
+    show(f"snakemake; {engine:.1f} s of it the engine", ran)
+    for rule in ("extract", "correct"):
+        found = folder.glob(f"logs/**/{rule}/**/*.tsv")
+        print(f"  {sum(float(path.read_text().split()[10]) for path in found):6.1f} s             jobs of {rule}")
+    print(f"  {1000 * (planned[0] + ran[0] - engine) / n_cells:.1f} ms a cell beside the engine")
+
+
+def snakemake(folder):
+    """Give the command that runs the project's workflow in a folder."""
+    return [
+        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
+        "--cores", "all",
+    ]  # fmt: skip
+
+
+def main():
+    """Print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT / "data", help="folder with the prepared data sets")
+    parser.add_argument("--seeds", type=int, nargs=3, default=(50, 500, 100), help="of the two plans and of the run")
+    parser.add_argument("--only", choices=("plans", "run"), help="one half of it")
+    options = parser.parse_args()
+    if not any(options.data.glob("prepared/*.parquet")):
+        sys.exit(f"{options.data}/prepared holds no data set; run `make reproduce` first")
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / "data").symlink_to(options.data.resolve())
+        environment = {**os.environ, "POISE_CONF": str(ROOT / "conf"), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        if options.only != "run":
+            large_plan("large", options.seeds[0], work, environment)
+            large_plan("huge", options.seeds[1], work, environment)
+        if options.only != "plans":
+            whole_run(options.seeds[2], work, environment)
+
+
+if __name__ == "__main__":
+    main()
