@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from poise import cli_matrix, matrix
+from poise import matrix
 from poise.cli import main
+from poise.cli import matrix as cli_matrix
 from poise.errors import PoiseError
 from poise.methods import DNIP
 from tests.conftest import ROOT, Workplace

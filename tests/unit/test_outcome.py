@@ -10,9 +10,9 @@ import pytest
 from poise import paths
 from poise.artefacts.registry import ARTEFACTS, location
 from poise.config.compose import compose_study
-from poise.outcome import describe_failure, describe_outcome, provenance
 from poise.plan import Plan, expand
-from poise.report import Report, rst
+from poise.runs.outcome import describe_failure, describe_outcome, provenance
+from poise.runs.report import Report, rst
 
 MODEL = "smollm2-135m-instruct"
 TABLES = "artefacts=[dnip_table1,dnip_table3,dnip_table7,dnip_figure8]"

@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from poise import paths, progress
+from poise import paths
 from poise.config.compose import compose_study
 from poise.plan import Plan, expand
-from poise.progress import Watch, Work, duration, seconds_left
+from poise.runs import progress
+from poise.runs.progress import Watch, Work, duration, seconds_left
 
 MODEL = "smollm2-135m-instruct"
 

@@ -11,7 +11,7 @@ from poise import paths
 from poise.config.compose import compose_study
 from poise.files import write_parquet
 from poise.plan import Plan, expand
-from poise.status import Job, describe_status
+from poise.runs.status import Job, describe_status
 from tests.conftest import Workplace
 
 STUDY = [

@@ -74,7 +74,7 @@ experiment:
 JOBS = """
 import sys
 from poise.planfile import resolve
-from poise.status import jobs_to_run
+from poise.runs.status import jobs_to_run
 for job in jobs_to_run(resolve(sys.argv[1])):
     print(job.rule, *(value for key, value in sorted(job.wildcards.items()) if key not in ("batch", "digest")))
 """

@@ -13,10 +13,10 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 
 from poise import paths
 from poise.errors import PoiseError
-from poise.locks import free_stale_locks
-from poise.outcome import describe_failure, describe_outcome
-from poise.progress import Watch
-from poise.report import Report
+from poise.runs.locks import free_stale_locks
+from poise.runs.outcome import describe_failure, describe_outcome
+from poise.runs.progress import Watch
+from poise.runs.report import Report
 from poise.workflow import Workflow
 
 try:

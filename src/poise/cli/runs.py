@@ -1,4 +1,4 @@
-"""The verbs about runs: ``status`` says what would run and why, ``clean`` removes what no plan uses."""
+"""The verbs about runs: ``status`` says what would run and why, ``summary`` what is measured, ``clean`` tidies up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 def register(group: click.Group, verb: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Add the verbs to the command; ``verb`` turns a user's mistake into one line."""
-    for command in (status, clean):
+    for command in (status, summary, clean):
         assert command.callback is not None
         command.callback = verb(command.callback)
         group.add_command(command)
@@ -26,7 +26,7 @@ def status(words: tuple[str, ...]) -> None:
     poise status study=demo results/demo/tables/dnip_table3.md
     """  # noqa: D301
     from poise.planfile import composed, freeze
-    from poise.status import describe_status, jobs_to_run
+    from poise.runs.status import describe_status, jobs_to_run
 
     overrides = [word for word in words if "=" in word]
     targets = [word for word in words if "=" not in word]
@@ -36,11 +36,26 @@ def status(words: tuple[str, ...]) -> None:
 
 
 @click.command()
+@click.argument("study", default="demo")
+def summary(study: str) -> None:
+    """Say what STUDY has measured, what is missing and why, and where its tables, figures and report are.
+
+    \b
+    poise summary                 (the default study, demo)
+    poise summary mine
+    """  # noqa: D301
+    from poise import paths, planfile
+    from poise.runs.outcome import describe_outcome
+
+    click.echo(describe_outcome(planfile.load(paths.plan_file(study))))
+
+
+@click.command()
 @click.option("--yes", is_flag=True, help="Remove without asking, for scripts.")
 @click.option("--dry-run", "-n", is_flag=True, help="List only.")
 def clean(yes: bool, dry_run: bool) -> None:
     """List what no study's latest plan uses: answers, prepared data sets, models, old plans. Asks before it removes."""
-    from poise.clean import describe, find_unused, remove
+    from poise.runs.clean import describe, find_unused, remove
 
     unused = find_unused()
     click.echo(describe(unused))

@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
-from poise import __version__, cli_matrix, cli_predict, cli_runs, cli_summary
+from poise import __version__
+from poise.cli import matrix, predict, runs
 from poise.errors import PoiseError
-from poise.joblog import job_log
+from poise.runs.joblog import job_log
 
 _PLAN = click.option(
     "--plan",
@@ -264,7 +265,6 @@ def figure(plan_path: Path, artefact: str) -> None:
     stage.make_figure(planfile.load(plan_path), artefact)
 
 
-cli_matrix.register(main, verb)
-cli_predict.register(main, verb)
-cli_runs.register(main, verb)
-cli_summary.register(main, verb)
+matrix.register(main, verb)
+predict.register(main, verb)
+runs.register(main, verb)

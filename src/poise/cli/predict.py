@@ -50,7 +50,7 @@ def predict(
     poise predict texts.csv --model smollm2-135m-instruct --dataset movies5
     poise predict texts.csv --model smollm2-135m-instruct --dataset movies5 --method dnip -o predictions.csv
     """  # noqa: D301
-    from poise.cli_matrix import check_output
+    from poise.cli.matrix import check_output
     from poise.files import write_json
     from poise.matrix.files import check_table_name, delimited_text, write_table
     from poise.planfile import composed

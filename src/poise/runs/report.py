@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING
 
 from poise.artefacts.registry import ARTEFACTS, location
-from poise.outcome import asked, missing, provenance, unreached
 from poise.plan import Plan
 from poise.planfile import caveats, describe
+from poise.runs.outcome import asked, missing, provenance, unreached
 
 if TYPE_CHECKING:
     from poise.workflow import Wildcards
