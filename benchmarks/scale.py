@@ -74,9 +74,8 @@ def show(what, measured):
     print(f"  {measured[0]:6.1f} s  {measured[1]:6.0f} MB  {what}", flush=True)
 
 
-def whole_run(n_seeds, folder, environment):
+def whole_run(name, n_seeds, folder, environment):
     """Run a study to its tables, one job at a time; tell the seconds of the engine, of statistics, and all others."""
-    name = "run"
     settings = ["method=[icl,dnip]", "experiment.position.methods=[icl]", f"engine.batch_requests={BATCH_REQUESTS}"]
     planned = timed([str(BIN / "poise"), "plan", *study(name, n_seeds, *settings)], folder, environment)
     words = [*snakemake(folder), "--cores", "1", "--config", f"study={name}", "--", "tables"]
@@ -122,15 +121,13 @@ def main():
     if not any(options.data.glob("prepared/*.parquet")):
         sys.exit(f"{options.data}/prepared holds no data set; run `make reproduce` first")
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        (work / "data").symlink_to(options.data.resolve())
-        environment = {**os.environ, "POISE_CONF": str(ROOT / "conf"), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-        if options.only != "run":
-            large_plan("large", options.seeds[0], work, environment)
-            large_plan("huge", options.seeds[1], work, environment)
-        if options.only != "plans":
-            whole_run(options.seeds[2], work, environment)
+    environment = {**os.environ, "POISE_CONF": str(ROOT / "conf"), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    for half, seeds in (("plans", options.seeds[:2]), ("run", options.seeds[2:])):
+        if options.only in (None, half):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "data").symlink_to(options.data.resolve())
+                for name, n_seeds in zip(("large", "huge") if half == "plans" else ("run",), seeds, strict=True):
+                    (large_plan if half == "plans" else whole_run)(name, n_seeds, Path(folder), environment)
 
 
 if __name__ == "__main__":

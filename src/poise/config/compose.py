@@ -17,6 +17,7 @@ from poise.paths import conf_dir
 
 _VARIANTS = ("package", "packages", "files", "hub", "api", "icl", "ordinal", "pairwise", "listwise")
 _ENGINES = ("transformers", "vllm", "openai", "dummy")
+_ALIASES = 20
 _GROUPS = ("study", "model", "dataset", "prompt", "probe", "factor", "engine", "method", "experiment")
 
 
@@ -57,6 +58,7 @@ def compose_study(overrides: Sequence[str]) -> Study:
     folder = conf_dir()
     if not (folder / "config.yaml").is_file():
         raise PoiseError(f"{folder}: no config.yaml here; run in Poise's folder or set POISE_CONF")
+    _check_files(folder)
     try:
         with initialize_config_dir(str(folder), version_base=None):
             config = compose("config", overrides=list(overrides))
@@ -70,6 +72,18 @@ def compose_study(overrides: Sequence[str]) -> Study:
         raise PoiseError(f"{folder.name}: key {key}: {str(error).splitlines()[0]}") from error
     chosen = _without_unselected(cast(dict[str, Any], raw), folder)
     return validate_study(_named(chosen, overrides, folder), folder, overrides)
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse what the YAML reader chokes on: files that are not UTF-8, aliases that multiply without end."""
+    for path in sorted(folder.rglob("*.yaml")):
+        name = f"{folder.name}/{path.relative_to(folder)}"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise PoiseError(f"{name}: not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
+        if len(re.findall(r"[\[\s,:-]\*\w", text)) > _ALIASES:
+            raise PoiseError(f"{name}: more than {_ALIASES} YAML aliases (*name); write out what they stand for")
 
 
 def validate_study(raw: dict[str, Any], folder: Path, overrides: Sequence[str] = ()) -> Study:
@@ -98,7 +112,7 @@ def _named(raw: dict[str, Any], overrides: Sequence[str], folder: Path) -> dict[
         return raw
     if not any(item.startswith("name=") for item in overrides):
         return {**raw, "name": f"{raw['name']}-{digest(raw, 6)}"}
-    if (folder / "study" / f"{raw['name']}.yaml").is_file():
+    if raw["name"] in {path.stem for path in folder.glob("study/*.yaml")}:
         raise PoiseError(
             f"override name={raw['name']}: the name of a study in {folder.name}/study, whose results it would "
             f"overwrite; choose another"
@@ -122,19 +136,14 @@ def _hydra_line(error: Exception, folder: Path) -> str:
 
 
 def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[str]) -> str:
-    first = error.errors()[0]
-    # After a union pydantic names the variant, which is no key.
-    parts = [str(part) for part in first["loc"]]
-    location = [
-        part
-        for k, part in enumerate(parts)
-        if not (k and parts[k - 1] in ("source", "prompt") and part in _VARIANTS)
-        and not (k == 2 and parts[0] == "method")
-        and not (k == 1 and parts[0] == "engine" and part in _ENGINES)
-    ]
+    errors = error.errors()
+    locations = [_location(item["loc"]) for item in errors]
+    causes = [_cause(location, overrides) for location in locations]
+    # One that an override sets goes first: others may follow from it.
+    number = next((k for k, cause in enumerate(causes) if cause), 0)
+    first, location, cause = errors[number], locations[number], causes[number]
     key = ".".join(location) or "study"
-    cause = [item for item in overrides if f"{key}.".startswith(item.lstrip("+~").split("=", 1)[0] + ".")]
-    where = f"override {cause[-1]}" if cause else _file_of(location, folder, overrides)
+    where = f"override {cause}" if cause else _file_of(location, folder, overrides)
     message = first["msg"].removeprefix("Value error, ")
     others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -146,6 +155,25 @@ def _validation_line(error: ValidationError, folder: Path, overrides: Sequence[s
     if first["type"] == "value_error":
         return f"{where}: key {key}: {message}{others}"
     return f"{where}: key {key}: found {found}, expected: {message}{others}"
+
+
+def _location(found: Sequence[str | int]) -> list[str]:
+    """Keys of the configuration that lead to an error: after a union pydantic names the variant, which is none."""
+    parts = list(map(str, found))
+    return [
+        part
+        for k, part in enumerate(parts)
+        if not (k and parts[k - 1] in ("source", "prompt") and part in _VARIANTS)
+        and not (k == 2 and parts[0] == "method")
+        and not (k == 1 and parts[0] == "engine" and part in _ENGINES)
+    ]
+
+
+def _cause(location: Sequence[str], overrides: Sequence[str]) -> str:
+    """Last override that sets a place of the configuration; one that chooses members of a group sets none of theirs."""
+    place = ".".join(location)
+    keys = [(item.lstrip("+~").split("=", 1)[0], item) for item in overrides]
+    return next((item for key, item in reversed(keys) if key not in _GROUPS and f"{place}.".startswith(f"{key}.")), "")
 
 
 def _file_of(location: Sequence[str], folder: Path, overrides: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from poise.config.base import Slug, Strict
+from poise.config.base import Line, Seeds, Slug, Strict
 from poise.config.prompts import ICLPrompt, Prompt
 from poise.config.sources import Source
 from poise.errors import PoiseError
@@ -61,7 +61,7 @@ class DemonstrationFiles(TableFile):
     """
 
     shots: list[Annotated[int, Field(gt=0)]] = Field(min_length=1)
-    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(min_length=1)
+    seeds: Seeds
 
     @model_validator(mode="after")
     def _one_file_each(self) -> DemonstrationFiles:
@@ -110,7 +110,7 @@ class Dataset(Strict):
     """A data set: where its rows come from, what its classes are, how it is prompted."""
 
     name: Slug
-    title: str
+    title: Line
     task: str
     domain: str
     ordered: bool
@@ -119,7 +119,7 @@ class Dataset(Strict):
     demonstrations: DemonstrationFiles | None = None
     holdout: Holdout | None = None
     columns: Columns
-    classes: list[str] = Field(min_length=2)
+    classes: list[Line] = Field(min_length=2)
     label_values: list[list[str]] | None = None
     label_thresholds: list[float] | None = None
     merged: dict[Slug, dict[str, list[str]]] = Field(default_factory=dict)

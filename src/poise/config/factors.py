@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from poise.config.base import Shots, Slug, Strict
+from poise.config.base import Line, Shots, Slug, Strict
 from poise.config.prompts import Prompt
 
 
@@ -16,7 +16,7 @@ class Level(Strict):
     ``prompt`` changes single keys of the experiment's prompt; ``paradigm`` replaces it by a whole other one.
     """
 
-    title: str
+    title: Line
     prompt: dict[str, Any] = Field(default_factory=dict)
     paradigm: Prompt | None = None
     shots: Shots | None = None
@@ -33,7 +33,7 @@ class Factor(Strict):
     """A factor and its levels. The ``baseline`` level is the experiment itself; a level that is null is left out."""
 
     name: Slug
-    title: str
+    title: Line
     baseline: Slug
     min_classes: int = Field(default=2, ge=2)
     levels: dict[Slug, Level | None]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from poise.config.base import Slug, Strict
+from poise.config.base import Line, Slug, Strict
 
 
 class ICLMethod(Strict):
@@ -14,7 +14,7 @@ class ICLMethod(Strict):
 
     kind: Literal["icl"]
     name: Slug
-    title: str
+    title: Line
 
 
 class DNIPMethod(Strict):
@@ -22,7 +22,7 @@ class DNIPMethod(Strict):
 
     kind: Literal["dnip"]
     name: Slug
-    title: str
+    title: Line
     n_levels: int = Field(default=30, ge=2)
     beta: float = Field(default=2.7, ge=0)
     tau: float = Field(default=0.2, ge=0)
@@ -52,7 +52,7 @@ class BatchCalibrationMethod(Strict):
 
     kind: Literal["batch_calibration"]
     name: Slug
-    title: str
+    title: Line
 
 
 class ContextualCalibrationMethod(Strict):
@@ -60,7 +60,7 @@ class ContextualCalibrationMethod(Strict):
 
     kind: Literal["contextual_calibration"]
     name: Slug
-    title: str
+    title: Line
     n_inputs: int = Field(default=1, ge=1)
 
 
@@ -69,7 +69,7 @@ class PriorMatchingMethod(Strict):
 
     kind: Literal["prior_matching"]
     name: Slug
-    title: str
+    title: Line
     prior: Literal["uniform", "labels"] = "uniform"
 
 
@@ -78,7 +78,7 @@ class LinearAdapterMethod(Strict):
 
     kind: Literal["linear_adapter"]
     name: Slug
-    title: str
+    title: Line
     n_hidden: int = Field(default=64, gt=0)
     beta: float = Field(default=2.7, ge=0)
     tau: float = Field(default=0.2, ge=0)
@@ -91,7 +91,7 @@ class LabelAveragingMethod(Strict):
 
     kind: Literal["label_averaging"]
     name: Slug
-    title: str
+    title: Line
     rounding: Literal["half_even", "half_up"] = "half_even"
 
 
@@ -100,7 +100,7 @@ class DemonstrationAveragingMethod(Strict):
 
     kind: Literal["demonstration_averaging"]
     name: Slug
-    title: str
+    title: Line
     rounding: Literal["half_even", "half_up"] = "half_even"
 
 
@@ -109,7 +109,7 @@ class PriDeMethod(Strict):
 
     kind: Literal["pride"]
     name: Slug
-    title: str
+    title: Line
 
 
 # Methods that compare conditions of the position instrument.

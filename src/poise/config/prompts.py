@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from poise.config.base import Slug, Strict
+from poise.config.base import Line, Slug, Strict
 
 Answers = Literal["numeric", "letter", "natural_language", "neutral_id"]
 Mood = Literal["imperative", "interrogative", "indicative"]
@@ -52,7 +52,7 @@ class ICLPrompt(Strict):
     label_prefix: str
     joiner: str = "\n"
     separator: str = "\n\n"
-    label_words: list[str] = Field(min_length=2)
+    label_words: list[Line] = Field(min_length=2)
     reconstructed: bool = False
 
 

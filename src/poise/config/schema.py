@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from string import Formatter
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from poise.config.base import Shots, Slug, Strict
+from poise.config.base import Line, Seeds, Shots, Slug, Strict
 from poise.config.data import Dataset
 from poise.config.engines import EngineConfig, OpenAIConfig
 from poise.config.factors import Factor, Level
@@ -40,7 +40,7 @@ class Model(Strict):
     """A language model and the conventions that its prompts follow."""
 
     name: Slug
-    title: str
+    title: Line
     source: ModelSource
     gguf: str | None = None
     chat: bool = False
@@ -143,7 +143,7 @@ class Experiment(Strict):
     models: list[Slug] | None = None
     datasets: list[Slug] = Field(min_length=1)
     shots: list[Shots] = Field(min_length=1)
-    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(min_length=1)
+    seeds: Seeds
     rows: Rows = Rows()
     split: Literal["clean", "paper"] = "clean"
     prompt: Prompt | None = None
@@ -159,12 +159,15 @@ class Experiment(Strict):
     floor_rows: int = Field(default=0, ge=0)
 
 
+_TAKEN = ("predict", "responses")
+
+
 class Study(Strict):
     """A whole composition: the root of the configuration."""
 
     name: Slug
-    title: str
-    seeds: list[int]
+    title: Line
+    seeds: Seeds
     artefacts: list[Slug]
     model: dict[str, Model]
     dataset: dict[str, Dataset]
@@ -174,6 +177,13 @@ class Study(Strict):
     probe: dict[str, Probe] = {}
     factor: dict[str, Factor] = {}
     method: dict[str, Method] = {}
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_free(cls, name: str) -> str:
+        if name in _TAKEN:
+            raise ValueError(f"found {name!r}, which is a folder of results/ that all studies share; choose another")
+        return name
 
     @model_validator(mode="after")
     def _names_are_keys(self) -> Study:

@@ -147,7 +147,13 @@ def draw_demonstrations(
         if split_mode == "clean":
             _check_apart(drawn, test, dataset, where)
     elif dataset.has_training_rows:
-        pool = training_pool(rows[rows["table"] == "train"], test, split_mode)
+        train = rows[rows["table"] == "train"]
+        pool = training_pool(train, test, split_mode)
+        if pool.empty and len(train):
+            raise PoiseError(
+                f"{where}: all {len(train)} training rows are test rows of {dataset.name} too (by text), so none is "
+                f"left to show; take them out of one of the two, or use split: paper"
+            )
         drawn = _draw(merge_labels(pool, dataset, first), n_classes, shots, n, seed, where)
     else:
         raise PoiseError(f"{where}: {shots} needs a training table, {dataset.name} has none; use <n>_per_class")

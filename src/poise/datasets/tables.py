@@ -347,6 +347,9 @@ def _texts(rows: pd.DataFrame, dataset: Dataset, where: str) -> pd.Series:
     texts = texts.str.strip()
     if dataset.max_words is not None:
         texts = texts.str.split().str[: dataset.max_words].str.join(" ")
+    binary = texts.index[texts.str.contains("\0", regex=False)]
+    if len(binary):
+        raise PoiseError(f"{where}: row {binary[0] + 1}: a NUL character in the text; is the file text, in UTF-8?")
     blank = texts.index[texts == ""]
     if len(blank) and dataset.on_empty_text == "error":
         raise PoiseError(f"{where}: row {blank[0] + 1}: empty text")
