@@ -269,6 +269,7 @@ class Hub(BaseHTTPRequestHandler):
     asked: list[str]
     broken = False
     refusal = 0  # status for everything, if not 0
+    altered = ""  # a file that arrives with other bytes than the tree says
 
     def log_message(self, *args):
         pass
@@ -285,16 +286,24 @@ class Hub(BaseHTTPRequestHandler):
         file = re.match(rf"/(datasets/)?owner/toy/resolve/{REVISION}/(.+)", self.path)
         if tree:
             entries = [
-                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                {"type": "file", "path": name, "size": len(content), **self.checksum(name, content)}
                 for name, content in FILES.items()
             ]
             self.answer(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
         elif file and file[2] in FILES:
             content = FILES[file[2]]
             etag = f'"{hashlib.sha1(content).hexdigest()}"'
+            content = content if file[2] != self.altered else content[::-1]
             self.answer(200, content, {"ETag": etag, "X-Repo-Commit": REVISION}, cut=self.broken)
         else:
             self.answer(404, b"", {})
+
+    def checksum(self, name, content):
+        git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        if not name.endswith((".safetensors", ".bin", ".pt")):
+            return {"oid": git}
+        sha256 = hashlib.sha256(content).hexdigest()
+        return {"oid": git, "lfs": {"oid": sha256, "size": len(content), "pointerSize": 100}}
 
     def answer(self, status, content, headers, cut=False):
         self.send_response(status)
@@ -376,6 +385,15 @@ def test_a_download_that_breaks_off_is_one_line_and_no_file(hub, tmp_path):
     hub.broken = False
     fetch_hub(hub_source(), "model", tmp_path / "model")  # and the next try succeeds
     assert arrived(tmp_path / "model")["model.safetensors"] == b"weights"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_other_bytes_than_the_revision_has_are_one_line_and_no_file(hub, tmp_path, name):
+    hub.altered = name
+    with pytest.raises(PoiseError) as error:
+        fetch_hub(hub_source(), "model", tmp_path / "model")
+    assert one_line(error).startswith(f"hub owner/toy @ 0123456789ab: {name}: checksum is ")
+    assert not (tmp_path / "model" / name).exists()
 
 
 def test_an_unreachable_hub_is_one_line(hub, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -53,9 +54,11 @@ def check_sha256(path: Path, expected: str) -> None:
 def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[str] | None = None) -> None:
     """Download a hub repository at its pinned revision into ``target``: safetensors, no code, no pickles.
 
+    Each file is compared with the checksum that the revision's tree has of it.
+
     ``HF_ENDPOINT`` and ``HF_TOKEN`` are honoured as everywhere in the Hugging Face libraries.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
     try:
         snapshot_download(
@@ -78,10 +81,29 @@ def fetch_hub(source: HubSource, repo_type: str, target: Path, patterns: list[st
                 "original/*",
             ],
         )
+        tree = list(HfApi().list_repo_tree(source.repo, recursive=True, revision=source.revision, repo_type=repo_type))
     except Exception as error:  # of the hub's client, of the HTTP library beneath it, of the disk
         reason = " ".join(str(error).split())[:200]
         terms = "; accept its terms on its hub page and set HF_TOKEN" if _is_refusal(error) else ""
         raise PoiseError(f"hub {source.repo} @ {source.revision[:12]}: download failed: {reason}{terms}") from error
+    for entry in tree:
+        path = target / entry.path
+        if path.is_file():
+            large = getattr(entry, "lfs", None)
+            expected = large.sha256 if large else entry.blob_id
+            found = file_sha256(path) if large else _git_sha1(path)
+            if found != expected:
+                path.unlink()
+                raise PoiseError(
+                    f"hub {source.repo} @ {source.revision[:12]}: {entry.path}: checksum is {found}, "
+                    f"expected {expected}; the download was damaged, run again"
+                )
+
+
+def _git_sha1(path: Path) -> str:
+    """Git's name for the content of a file."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _is_refusal(error: BaseException | None) -> bool:
