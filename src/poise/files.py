@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from poise.errors import PoiseError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +22,11 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path; rename it to ``path`` on success, remove it on any error.
 
     The temporary name keeps the suffix, so that writers which choose a format by it work unchanged.
+
+    Raises
+    ------
+    PoiseError
+        If the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
@@ -26,8 +34,23 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
+    except Exception as error:
+        if _is_full(error):
+            raise PoiseError(
+                f"{path}: no space left on the disk; make room, then run the same command again (what is done is kept)"
+            ) from error
+        raise
     finally:
         _remove(temporary)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether the disk was full: writers fail in their own ways after it, and some keep the number only as words."""
+    while error is not None:
+        if isinstance(error, OSError) and (error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _remove(path: Path) -> None:
@@ -58,8 +81,6 @@ def read_parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file; one clear line when it is missing or damaged."""
     import pandas as pd
     import pyarrow as pa
-
-    from poise.errors import PoiseError
 
     try:
         return pd.read_parquet(path, page_checksum_verification=True)

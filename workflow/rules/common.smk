@@ -20,6 +20,8 @@ from poise.runs.report import Report
 from poise.workflow import Workflow
 
 try:
+    if workflow.exec_mode == ExecMode.DEFAULT:
+        free_stale_locks()
     POISE = Workflow.start(
         Path(workflow.basedir),
         config,
@@ -34,7 +36,6 @@ REPORT = Report(POISE.plan)
 config["report"] = REPORT  # what workflow/report/*.rst ask
 WATCH = Watch(POISE.plan, partial(logger.info, extra={"quietness": Quietness.PROGRESS}))
 if workflow.exec_mode == ExecMode.DEFAULT:
-    free_stale_locks()
     logger.addHandler(WATCH)
 
 # What extractions share, unless --resources says how much there is. GPUs of other nodes (--jobs) their scheduler counts.

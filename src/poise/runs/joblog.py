@@ -32,6 +32,7 @@ def job_log(path: Path, verb: str, options: Mapping[str, object]) -> Iterator[No
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=path, filemode="w", level=logging.INFO, format="%(asctime)s %(message)s")
     logging.captureWarnings(True)
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, must not hide what is wrong
     words = " ".join([verb, *(f"{name}={value}" for name, value in options.items() if value is not None)])
     _LOGGER.info("poise %s: %s", __version__, words)
     _LOGGER.info("process %d on %s, in %s", os.getpid(), platform.node(), Path.cwd())

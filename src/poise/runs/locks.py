@@ -8,6 +8,8 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
+from poise.errors import PoiseError
+
 _STATE = Path(".snakemake")
 
 
@@ -22,14 +24,22 @@ def free_stale_locks(state: Path = _STATE) -> int:
     ----------
     state
         Snakemake's folder of the working directory.
+
+    Raises
+    ------
+    PoiseError
+        If nothing can be written there.
     """
     here = platform.node().encode()
     n_freed = 0
     try:
         state.mkdir(exist_ok=True)
         runs = os.open(state / "poise.runs", os.O_RDWR | os.O_CREAT, 0o666)  # open until this process ends
-    except OSError:  # a read-only folder: Snakemake tells
-        return 0
+    except OSError as error:
+        raise PoiseError(
+            f"{error.filename}: {error.strerror}; results, logs and .snakemake are written in the folder that "
+            f"Snakemake runs in: use one that you may write to"
+        ) from error
     with suppress(OSError):  # another run is alive, or this file system has no such locks
         fcntl.flock(runs, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.read(runs, 1000) == here:
