@@ -96,12 +96,12 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch, writer):
 
     monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.setattr(pd.DataFrame, "to_parquet", lambda _, path, **options: full(path, options))
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(PoiseError, match="no space left on the disk; make room, then run the same command again"):
         write()
     assert target.read_bytes() == before
     assert names(tmp_path) == [target.name]
     target.unlink()
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(PoiseError, match="no space left on the disk"):
         write()
     assert names(tmp_path) == []
 

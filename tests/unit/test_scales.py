@@ -401,7 +401,7 @@ FILES: dict[str, Any] = {"path": ["n{shots}/s{seed}.csv"], "shots": [4, 2], "see
         ),
         ({"demonstrations": {**FILES, "path": ["n{shots}.csv"]}}, "path must hold {seed}, which tells the files"),
         ({"demonstrations": {**FILES, "path": ["s{seed}.csv"]}}, "path must hold {shots}, which tells the files"),
-        ({"demonstrations": {**FILES, "seeds": [3, 3]}}, "seeds must be distinct, found [3, 3]"),
+        ({"demonstrations": {**FILES, "seeds": [3, 3]}}, "found [3, 3], expected each once"),
         ({"demonstrations": {**FILES, "shots": [0]}}, "greater than 0"),
         ({"demonstrations": {**FILES, "ids_of": "train"}}, "ids_of is for the table test, not for demonstrations"),
         (
