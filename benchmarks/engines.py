@@ -62,7 +62,7 @@ def poise(engine, asked):
 
 def open_poise(kind, model, dtype):
     from poise.config.engines import TransformersConfig, VLLMConfig
-    from poise.config.schema import Model
+    from poise.config.models import Model
     from poise.engines.base import open_engine
 
     source = {"kind": "files", "folder": "."}

@@ -10,8 +10,9 @@ from typing import Any
 from poise.config.data import Dataset
 from poise.config.engines import EngineConfig
 from poise.config.methods import DNIPMethod, Method
+from poise.config.models import Model
 from poise.config.prompts import ChainOfThoughtPrompt, ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
-from poise.config.schema import Experiment, Model, Study, chain_of_thought, identity, level_prompt
+from poise.config.schema import Experiment, Study, chain_of_thought, identity, level_prompt
 from poise.hashing import digest
 from poise.versions import EXTRACTION_VERSION
 

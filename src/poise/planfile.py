@@ -13,7 +13,8 @@ from poise.cells import reachable
 from poise.config.compose import compose_study
 from poise.config.data import Dataset
 from poise.config.factors import Level
-from poise.config.schema import Model, Study, selects, with_selection
+from poise.config.models import Model
+from poise.config.schema import Study, selects, with_selection
 from poise.config.sources import FilesSource
 from poise.errors import PoiseError
 from poise.files import write_json

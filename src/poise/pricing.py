@@ -16,7 +16,7 @@ import pandas as pd
 
 from poise import paths
 from poise.cells import Cell
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.datasets.tables import with_text_keys
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet

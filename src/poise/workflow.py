@@ -13,7 +13,8 @@ from poise.artefacts.registry import ARTEFACTS, artefact_outputs
 from poise.cells import Cell, corrected
 from poise.config.data import Dataset
 from poise.config.engines import EngineConfig
-from poise.config.schema import Experiment, Model, selecting_experiment, selects
+from poise.config.models import Model
+from poise.config.schema import Experiment, selecting_experiment, selects
 from poise.config.sources import package_files
 from poise.engines.devices import available_cores, gpus_wanted, visible_gpus
 from poise.errors import PoiseError

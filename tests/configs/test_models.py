@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from poise.config.compose import compose_study
-from poise.config.schema import Model
+from poise.config.models import Model
 from tests.conftest import ROOT
 
 OTHER_NAMES = {"chatgpt": "gpt-3.5-turbo-instruct", "qwen3-8b-instruct": "qwen3-8b"}

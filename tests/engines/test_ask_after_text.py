@@ -13,7 +13,7 @@ import pytest
 from scipy.special import log_softmax
 
 from poise.config.engines import DummyConfig, TransformersConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.ask import ask, tokenise
 from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query, open_engine
 from poise.engines.dummy import DummyEngine

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from poise.config.engines import TransformersConfig, VLLMConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.ask import ask, tokenise
 from poise.engines.base import Engine, GenerationQuery, LabelScores, Query, open_engine
 from poise.prompts.text import Generation, PromptText, Request

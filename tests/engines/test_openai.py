@@ -17,7 +17,7 @@ import pytest
 
 from poise.answers import read_answers
 from poise.config.engines import OpenAIConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.ask import Asked, ask, tokenise
 from poise.engines.base import GenerationQuery, MicroBatch, Query
 from poise.engines.openai import OpenAIEngine, label_scores

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from poise.config.engines import OpenAIConfig, TransformersConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.ask import ask, tokenise
 from poise.engines.base import Engine, GenerationQuery, Query, open_engine
 from poise.prompts.text import Generation, PromptText, Request

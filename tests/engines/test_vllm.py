@@ -14,7 +14,7 @@ import pytest
 from poise import paths
 from poise.answers import read_answers
 from poise.config.engines import VLLMConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.base import Query
 from poise.engines.vllm import VLLMEngine
 from poise.errors import PoiseError

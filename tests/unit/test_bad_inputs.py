@@ -130,7 +130,9 @@ BAD = {
         (MINE, "label_words.0", r"'a\nb'"), config=in_label_words(r'["a\nb", ok, good]')),
     "a short checksum": Input(
         (MINE, "dataset.mine.source.sha256", "'abc'"),
-        config=edited("{kind: files, folder: own}", "{kind: package, package: x, version: '1', filename: x.whl, size_bytes: 1, licence: x, sha256: abc}")),
+        config=edited(
+            "{kind: files, folder: own}",
+            "{kind: package, package: x, version: '1', filename: x.whl, size_bytes: 1, licence: x, sha256: abc}")),
     "a branch for a revision": Input(
         (MINE, "dataset.mine.source.revision", "'dev'"),
         config=edited("{kind: files, folder: own}", "{kind: hub, repo: a/b, revision: dev}")),

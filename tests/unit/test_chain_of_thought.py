@@ -14,8 +14,9 @@ import yaml
 from poise import paths
 from poise.cells import Cell, corrected
 from poise.config.compose import compose_study
+from poise.config.models import LabelTokens
 from poise.config.prompts import ICLPrompt
-from poise.config.schema import LabelTokens, Reasoning, Study, chain_of_thought
+from poise.config.schema import Reasoning, Study, chain_of_thought
 from poise.datasets.sampling import draw_demonstrations
 from poise.engines.check import check_labels
 from poise.errors import PoiseError

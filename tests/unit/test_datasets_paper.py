@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from poise.config.compose import compose_study
 from poise.config.data import Dataset, TableFile
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.datasets.sampling import draw_demonstrations, draw_test_rows, optimisation_rows, training_pool
 from poise.datasets.tables import prepare
 from poise.errors import PoiseError

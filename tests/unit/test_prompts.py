@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from poise.config.data import Dataset
+from poise.config.models import LabelTokens
 from poise.config.prompts import ICLPrompt, OrdinalPrompt
-from poise.config.schema import LabelTokens
 from poise.prompts.render import Renderer
 from poise.prompts.scale import label_position
 from poise.prompts.text import Generation, PromptText, Request

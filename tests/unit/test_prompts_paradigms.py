@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from poise.config.data import Dataset
+from poise.config.models import LabelTokens
 from poise.config.prompts import ListwisePrompt, PairwisePrompt
-from poise.config.schema import LabelTokens
 from poise.prompts.render import Renderer
 from poise.prompts.text import Request
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from poise.config.engines import EngineConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.prompts.text import Generation
 
 TokenIds = tuple[int, ...]

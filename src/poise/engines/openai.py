@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from poise.config.engines import OpenAIConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.config.sources import APISource
 from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query
 from poise.engines.generation import split_thinking, thinking_is_open

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poise.config.engines import VLLMConfig
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.base import Generated, GenerationQuery, LabelScores, MicroBatch, Query, TokenIds
 from poise.engines.generation import read_generated, thinking_is_open
 from poise.engines.labels import LabelTrie

@@ -10,8 +10,9 @@ import pandas as pd
 
 from poise.cells import BASE_CONDITION, Setting, conditions, n_shots, settings
 from poise.config.data import Dataset
+from poise.config.models import LabelTokens
 from poise.config.prompts import OrdinalPrompt, PairwisePrompt, Prompt
-from poise.config.schema import Experiment, LabelTokens, Study
+from poise.config.schema import Experiment, Study
 from poise.datasets.sampling import merge_labels, order_demonstrations
 from poise.errors import PoiseError
 from poise.prompts.render import Renderer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poise.config.data import Dataset
+from poise.config.models import LabelTokens
 from poise.config.prompts import ChainOfThoughtPrompt, ICLPrompt, ListwisePrompt, OrdinalPrompt, PairwisePrompt, Prompt
-from poise.config.schema import LabelTokens
 from poise.prompts.paradigms import listwise, pairwise
 from poise.prompts.scale import label_position, label_surfaces, placeholders
 from poise.prompts.text import Generation, PromptText, Request

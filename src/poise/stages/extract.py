@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from poise import __version__, paths
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.engines.ask import Asked, Tokenised, ask, tokenise
 from poise.engines.base import Engine, open_engine
 from poise.engines.devices import claim, gpus_wanted

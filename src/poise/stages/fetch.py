@@ -10,7 +10,7 @@ from typing import IO
 
 from poise import paths
 from poise.config.data import Dataset
-from poise.config.schema import Model
+from poise.config.models import Model
 from poise.config.sources import (
     APISource,
     FilesSource,
