@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -96,7 +96,7 @@ class Plan:
         return {
             "study": self.study.model_dump(mode="json"),
             "overrides": list(self.overrides),
-            "cells": [asdict(cell) for cell in self.cells],
+            "cells": [dict(vars(cell)) for cell in self.cells],
             "batches": [{"id": b.id, "model": b.model, "cells": list(b.cells)} for b in self.batches],
             "dataset_digests": dict(self.dataset_digests),
             "model_digests": dict(self.model_digests),

@@ -21,11 +21,12 @@ from poise.datasets.tables import with_text_keys
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet
 from poise.plan import Plan
-from poise.prompts.requests import draw_key, generation, renderer, select_rows
+from poise.prompts.requests import Row, as_rows, draw_key, generation, renderer, select_rows
 from poise.prompts.text import Request
 from poise.rates import finished_batches
 
 SAMPLE = 6  # rows
+_SAMPLED_SEEDS = 20
 _CHARACTERS_A_TOKEN = 4
 
 _Counter = Callable[[str, bool], tuple[int, ...]]
@@ -123,7 +124,7 @@ class _Counts:
 def _count(
     plan: Plan, members: Sequence[Cell], datasets: _Rows, count: _Counter, known: set[tuple[object, ...]]
 ) -> _Counts:
-    """Count the requests and tokens of cells of one kind, by some prompts of one cell a seed.
+    """Count the requests and tokens of cells of one kind, by some prompts of one cell of each of some seeds.
 
     ``known`` are the prompts, up to the row's text, that other kinds have: splits of one condition. Ours are added.
     """
@@ -134,7 +135,8 @@ def _count(
     how = generation(plan, members[0])
     n_new = how.max_new_tokens if how else 0
     n_requests, n_left = len(members) * n_rows, len(left) * n_rows
-    sampled = [datasets.requests(cell) for cell in {cell.seed: cell for cell in left}.values()]
+    of_seed = list({cell.seed: cell for cell in left}.values())
+    sampled = [datasets.requests(cell) for cell in of_seed[:: -(-len(of_seed) // _SAMPLED_SEEDS)]] if left else []
     if not left:
         return _Counts(n_requests, 0, 0, 0, 0)
     if not all(sampled):
@@ -236,7 +238,7 @@ class _Rows:
         key = draw_key(cell)
         if key not in self._drawn:
             demonstrations, chosen = select_rows(self.plan, cell, rows)
-            self._drawn[key] = _Drawn(demonstrations, len(chosen), list(chosen["text"].head(SAMPLE)))
+            self._drawn[key] = _Drawn(as_rows(demonstrations), len(chosen), list(chosen["text"].head(SAMPLE)))
         return self._drawn[key]
 
 
@@ -244,7 +246,7 @@ class _Rows:
 class _Drawn:
     """Demonstrations of cells that draw alike, how many rows they ask about, and the first texts."""
 
-    demonstrations: pd.DataFrame
+    demonstrations: list[Row]
     n_rows: int
     texts: list[str]
 

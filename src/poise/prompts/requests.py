@@ -16,6 +16,8 @@ from poise.plan import Plan
 from poise.prompts.render import Renderer
 from poise.prompts.text import Generation, Request
 
+Row = tuple[str, str, int]  # id, text, label
+
 
 @dataclass(frozen=True)
 class RequestList:
@@ -58,17 +60,18 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
     shown: list[tuple[str, int, str, int, str]] = []
     regrouped: dict[str, None] = {}
     keyed = {name: with_text_keys(rows) for name, rows in datasets.items()}
-    drawn: dict[tuple[object, ...], tuple[pd.DataFrame, pd.DataFrame]] = {}
+    drawn: dict[tuple[object, ...], tuple[list[Row], list[Row]]] = {}
     for cell in cells:
         if draw_key(cell) not in drawn:
-            drawn[draw_key(cell)] = select_rows(plan, cell, keyed[cell.dataset])
+            demonstrated, chosen = select_rows(plan, cell, keyed[cell.dataset])
+            drawn[draw_key(cell)] = as_rows(demonstrated), as_rows(chosen)
         demonstrations, rows = drawn[draw_key(cell)]
         render = renderer(plan, cell, demonstrations)
         shown += [
             (cell.id, rank, row, label, _source(plan.prompts[cell.prompt], row))
-            for rank, (row, label) in enumerate(zip(demonstrations["id"], demonstrations["label"], strict=True))
+            for rank, (row, _, label) in enumerate(demonstrations)
         ]
-        for n, (row, text, label) in enumerate(zip(rows["id"], rows["text"], rows["label"], strict=True)):
+        for n, (row, text, label) in enumerate(rows):
             try:
                 asked = render.requests(text)
             except ValueError as error:
@@ -86,16 +89,21 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
     )
 
 
-def renderer(plan: Plan, cell: Cell, demonstrations: pd.DataFrame) -> Renderer:
+def as_rows(rows: pd.DataFrame) -> list[Row]:
+    """Take from rows what prompts are made of: a loop over cells is much faster with it than with a table."""
+    return list(zip(rows["id"], rows["text"], rows["label"], strict=True))
+
+
+def renderer(plan: Plan, cell: Cell, demonstrations: Sequence[Row]) -> Renderer:
     """Build what turns texts into the requests of a cell, given its demonstrations in their order."""
     model, prompt = plan.study.models[cell.model], plan.prompts[cell.prompt]
     reasons: list[str] = []
     if isinstance(prompt, ChainOfThoughtPrompt):
-        reasons = [prompt.reason(*pair) for pair in zip(demonstrations["id"], demonstrations["label"], strict=True)]
+        reasons = [prompt.reason(row, label) for row, _, label in demonstrations]
     return Renderer(
         prompt=prompt,
         dataset=plan.study.datasets[cell.dataset].scaled(cell.cardinality),
-        demonstrations=list(zip(demonstrations["text"], demonstrations["label"], strict=True)),
+        demonstrations=[(text, label) for _, text, label in demonstrations],
         label_tokens=model.label_tokens,
         label_order=cell.label_order,
         placement=cell.placement,
