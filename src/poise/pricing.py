@@ -21,7 +21,7 @@ from poise.datasets.tables import with_text_keys
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet
 from poise.plan import Plan
-from poise.prompts.requests import Row, as_rows, draw_key, generation, renderer, select_rows
+from poise.prompts.requests import Row, as_rows, draw_key, generation, in_order, renderer, select_rows
 from poise.prompts.text import Request
 from poise.rates import finished_batches
 
@@ -225,7 +225,7 @@ class _Rows:
         drawn = self._draw(cell)
         if drawn is None:
             return []
-        render = renderer(self.plan, cell, drawn.demonstrations)
+        render = renderer(self.plan, cell, in_order(cell, drawn.demonstrations))
         return [request for text in drawn.texts[:n_rows] for request in render.requests(text)]
 
     def _draw(self, cell: Cell) -> _Drawn | None:
@@ -244,7 +244,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Demonstrations of cells that draw alike, how many rows they ask about, and the first texts."""
+    """Demonstrations of cells that draw alike, in their base order, their number of rows, and the first texts."""
 
     demonstrations: list[Row]
     n_rows: int

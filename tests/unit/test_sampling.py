@@ -8,11 +8,11 @@ import pytest
 
 from poise.config.data import Dataset
 from poise.datasets.sampling import (
+    demonstration_places,
     development_rows,
     draw_demonstrations,
     draw_test_rows,
     optimisation_rows,
-    order_demonstrations,
     select,
     stratified_quotas,
     training_pool,
@@ -183,15 +183,15 @@ def test_too_few_rows_for_the_demonstrations_is_one_line(shots, expected):
 
 
 def test_orders_hold_the_same_demonstrations():
-    base = frame([2, 0, 1, 0, 2, 1])
-    assert numbers(order_demonstrations(base, "base", 0)) == [0, 1, 2, 3, 4, 5]
-    assert numbers(order_demonstrations(base, "ascending", 0)) == [1, 3, 2, 5, 0, 4]
-    assert numbers(order_demonstrations(base, "descending", 0)) == [0, 4, 2, 5, 1, 3]
+    labels = [2, 0, 1, 0, 2, 1]
+    assert demonstration_places(labels, "base", 0) == [0, 1, 2, 3, 4, 5]
+    assert demonstration_places(labels, "ascending", 0) == [1, 3, 2, 5, 0, 4]
+    assert demonstration_places(labels, "descending", 0) == [0, 4, 2, 5, 1, 3]
     for seed in (0, 1, 42):
         expected = list(range(6))
         random.Random(seed).shuffle(expected)
-        assert numbers(order_demonstrations(base, "random", seed)) == expected
-    assert numbers(order_demonstrations(frame([0] * 5), "random", 1)) == [2, 3, 4, 0, 1]
+        assert demonstration_places(labels, "random", seed) == expected
+    assert demonstration_places([0] * 5, "random", 1) == [2, 3, 4, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,6 @@ def test_draws_do_not_depend_on_the_labels_of_the_index(index):
         demonstrations = draw(train, 3, "k_shot", 0)
         chosen = [
             *[draw(train, 3, shots, 0) for shots in ("5_shot", "2_per_class")],
-            *[order_demonstrations(demonstrations, order, 3) for order in ("random", "ascending", "descending")],
             *[optimisation_rows(train, demonstrations, None, mode) for mode in ("clean", "paper")],
             *[draw_test_rows(train, toy(3, test_draw=draw), 7) for draw in ("first", "random", "stratified")],
             training_pool(train, demonstrations, "clean"),

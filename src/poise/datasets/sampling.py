@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -261,15 +262,14 @@ def _kept(rows: pd.DataFrame, dataset: Dataset, cardinality: str) -> pd.DataFram
     return rows[rows["label"].isin(labels)]
 
 
-def order_demonstrations(demonstrations: pd.DataFrame, order: str, seed: int) -> pd.DataFrame:
-    """Rearrange demonstrations for probe 2: base, class-ascending, class-descending, fixed random order."""
-    if order == "base":
-        return demonstrations
+def demonstration_places(labels: Sequence[int], order: str, seed: int) -> list[int]:
+    """Places of demonstrations for probe 2: base, class-ascending, class-descending, fixed random order."""
+    places = list(range(len(labels)))
     if order == "random":
-        rows = list(range(len(demonstrations)))
-        random.Random(seed).shuffle(rows)
-        return demonstrations.iloc[rows]
-    return demonstrations.sort_values("label", kind="stable", ascending=order == "ascending")
+        random.Random(seed).shuffle(places)
+    elif order != "base":
+        places.sort(key=lambda place: labels[place] if order == "ascending" else -labels[place])
+    return places
 
 
 def training_pool(train: pd.DataFrame, test: pd.DataFrame, split_mode: str) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from poise.config.data import Dataset
 from poise.config.models import LabelTokens
 from poise.config.prompts import OrdinalPrompt, PairwisePrompt, Prompt
 from poise.config.schema import Experiment, Study
-from poise.datasets.sampling import merge_labels, order_demonstrations
+from poise.datasets.sampling import demonstration_places, merge_labels
 from poise.errors import PoiseError
 from poise.prompts.render import Renderer
 from poise.prompts.scale import label_position
@@ -163,7 +163,8 @@ class _Shown:
         dataset = self.dataset.scaled(setting.cardinality)
         shown = merge_labels(demonstrations(self.dataset), self.dataset, setting.cardinality)
         shown = shown if n_shots(self.shots) else shown.iloc[:0]
-        shown = order_demonstrations(shown, condition.get("demonstration_order", "base"), self.experiment.seeds[0])
+        rearranged = condition.get("demonstration_order", "base")
+        shown = shown.iloc[demonstration_places(list(shown["label"]), rearranged, self.experiment.seeds[0])]
         order = condition.get("label_order", "natural")
         requests = Renderer(
             prompt,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from poise.cells import Cell
 from poise.config.prompts import ChainOfThoughtPrompt, Prompt
-from poise.datasets.sampling import order_demonstrations, select
+from poise.datasets.sampling import demonstration_places, select
 from poise.datasets.tables import with_text_keys
 from poise.errors import PoiseError
 from poise.plan import Plan
@@ -65,7 +65,8 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
         if draw_key(cell) not in drawn:
             demonstrated, chosen = select_rows(plan, cell, keyed[cell.dataset])
             drawn[draw_key(cell)] = as_rows(demonstrated), as_rows(chosen)
-        demonstrations, rows = drawn[draw_key(cell)]
+        base, rows = drawn[draw_key(cell)]
+        demonstrations = in_order(cell, base)
         render = renderer(plan, cell, demonstrations)
         shown += [
             (cell.id, rank, row, label, _source(plan.prompts[cell.prompt], row))
@@ -92,6 +93,12 @@ def build_requests(plan: Plan, cells: Sequence[Cell], datasets: Mapping[str, pd.
 def as_rows(rows: pd.DataFrame) -> list[Row]:
     """Take from rows what prompts are made of: a loop over cells is much faster with it than with a table."""
     return list(zip(rows["id"], rows["text"], rows["label"], strict=True))
+
+
+def in_order(cell: Cell, demonstrations: Sequence[Row]) -> list[Row]:
+    """Rearrange demonstrations from their base order into that of a cell."""
+    places = demonstration_places([label for _, _, label in demonstrations], cell.demonstration_order, cell.seed)
+    return [demonstrations[place] for place in places]
 
 
 def renderer(plan: Plan, cell: Cell, demonstrations: Sequence[Row]) -> Renderer:
@@ -140,11 +147,11 @@ def _source(prompt: Prompt, row: str) -> str:
 def draw_key(cell: Cell) -> tuple[object, ...]:
     """What :func:`select_rows` looks at: cells of one plan that agree here draw the same rows."""
     return (cell.experiment, cell.dataset, cell.split, cell.shots, cell.seed, cell.cardinality, cell.rows,
-            cell.split_mode, cell.demonstration_order)  # fmt: skip
+            cell.split_mode)  # fmt: skip
 
 
 def select_rows(plan: Plan, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Demonstrations of a cell, in its order, and the rows it asks about."""
+    """Demonstrations of a cell, in their base order, and the rows it asks about."""
     experiment = plan.study.experiment[cell.experiment]
     content_free = cell.split == "content_free"
     demonstrations, chosen = select(
@@ -163,4 +170,4 @@ def select_rows(plan: Plan, cell: Cell, rows: pd.DataFrame) -> tuple[pd.DataFram
     if content_free:
         texts = experiment.content_free
         chosen = pd.DataFrame({"id": [f"content_free_{k}" for k in range(len(texts))], "text": texts, "label": -1})
-    return order_demonstrations(demonstrations, cell.demonstration_order, cell.seed), chosen
+    return demonstrations, chosen

@@ -29,7 +29,7 @@ from poise.matrix.weights import Weights, apply, read_weights
 from poise.plan import Plan
 from poise.prompts.parsing import parse_label
 from poise.prompts.render import prompt_labels
-from poise.prompts.requests import as_rows, renderer, select_rows
+from poise.prompts.requests import as_rows, in_order, renderer, select_rows
 from poise.stages.attempt import Attempt, say
 
 CORRECTED = "corrected"
@@ -148,7 +148,7 @@ def predict(plan: Plan, cell: Cell, texts: Texts, weights: Weights | None = None
     config = plan.study.engine_of(model)
     rows = _prepared(plan, cell)
     demonstrations, _ = select_rows(plan, cell, rows)
-    render = renderer(plan, cell, as_rows(demonstrations))
+    render = renderer(plan, cell, in_order(cell, as_rows(demonstrations)))
     requests = {request.id: request for text in texts.texts for request in render.requests(text)}
     order = [render.requests(text)[0].id for text in texts.texts]
     folder = paths.RESULTS / "predict" / digest([cell.id, list(requests)])
