@@ -54,7 +54,7 @@ def summary(study: str) -> None:
 @click.option("--yes", is_flag=True, help="Remove without asking, for scripts.")
 @click.option("--dry-run", "-n", is_flag=True, help="List only.")
 def clean(yes: bool, dry_run: bool) -> None:
-    """List what no study's latest plan uses: answers, prepared data sets, models, old plans. Asks before it removes."""
+    """List what no study's latest plan uses: answers, prepared data sets, models. Asks before it removes."""
     from poise.runs.clean import describe, find_unused, remove
 
     unused = find_unused()
