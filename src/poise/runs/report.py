@@ -90,7 +90,7 @@ class Report:
     def datasets(self) -> list[str]:
         """Each data set with its source and classes."""
         return [
-            rst(f"{dataset.title}: {len(dataset.classes)} classes; {describe(dataset)}")
+            rst(f"{dataset.title} ({', '.join(dataset.classes)}): {describe(dataset)}")
             for dataset in self.plan.study.datasets.values()
         ]
 
