@@ -21,6 +21,7 @@ from poise.datasets.tables import with_text_keys
 from poise.engines.packing import common_prefix_length
 from poise.files import read_parquet
 from poise.plan import Plan
+from poise.planfile import is_answered
 from poise.prompts.requests import Row, as_rows, draw_key, generation, in_order, renderer, select_rows
 from poise.prompts.text import Request
 from poise.rates import finished_batches
@@ -131,7 +132,7 @@ def _count(
     n_rows = datasets.n_rows(members[0])
     if n_rows is None:
         return _Counts(None, None, None, None, None)
-    left = [cell for cell in members if not _answered(plan, cell)]
+    left = datasets.left(members)
     how = generation(plan, members[0])
     n_new = how.max_new_tokens if how else 0
     n_requests, n_left = len(members) * n_rows, len(left) * n_rows
@@ -193,11 +194,6 @@ def _alike(cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Cell]]:
     return groups
 
 
-def _answered(plan: Plan, cell: Cell) -> bool:
-    batch = plan.batch_of[cell.id]
-    return (paths.batch_dir(batch.model, batch.id) / "responses.parquet").exists()
-
-
 class _Rows:
     """Rows and prompts of cells, of the data sets that are prepared; read and drawn once."""
 
@@ -205,6 +201,11 @@ class _Rows:
         self.plan = plan
         self._prepared: dict[str, pd.DataFrame | None] = {}
         self._drawn: dict[tuple[object, ...], _Drawn] = {}
+        self._answered = {batch.id for batch in plan.batches if is_answered(batch)}
+
+    def left(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Cells that no finished batch has answered."""
+        return [cell for cell in cells if self.plan.batch_of[cell.id].id not in self._answered]
 
     def n_rows(self, cell: Cell) -> int | None:
         """Requests of a cell; None if it asks all rows and the data set is not prepared."""
