@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,10 +77,15 @@ class Killed:
         self.environment = place.environment(PYTHONPATH=str(spy), POISE_TEST_ASKED=str(self._asked))
         assert place.poise("plan", *REAL).returncode == 0
 
-    def run(self, kill_after: float | None = None) -> Kill | None:
+    def run(self, kill_when: Callable[[float], bool] = lambda _: False) -> Kill | None:
         """Run the study as a user does; tell of the kill, or return None if the run came to its end before.
 
         Every process of the run is killed with SIGKILL: Snakemake, its jobs and theirs.
+
+        Parameters
+        ----------
+        kill_when
+            Whether to kill it now, given the seconds since its start.
         """
         kept, n_before = self.kept(), len(self.asked())
         output = self.place.folder / "output.txt"
@@ -89,14 +95,13 @@ class Killed:
                 stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             started = time.monotonic()
-            try:
-                running.wait(timeout=kill_after)
-            except subprocess.TimeoutExpired:
-                _kill_session(running.pid)
-                running.wait()
-            else:
+            while running.poll() is None and not kill_when(time.monotonic() - started):
+                time.sleep(0.02)
+            if running.poll() is not None:
                 assert running.returncode == 0, output.read_text()
                 return None
+            _kill_session(running.pid)
+            running.wait()
         new = self.asked()[n_before:]
         answered = sum(n for _, n in new)
         lost = kept + answered - self.kept()
@@ -143,7 +148,8 @@ def run_with_kills(killed: Killed, moments: random.Random, n_kills: int, longest
     """
     kills: list[Kill] = []
     while len(kills) < n_kills:
-        kill = killed.run(moments.uniform(0.5, longest))
+        moment = moments.uniform(0.5, longest)
+        kill = killed.run(lambda seconds, moment=moment: seconds >= moment)
         if kill is None:
             return kills
         kills.append(kill)

@@ -83,13 +83,6 @@ def _metric(place: Workplace, instrument: str, name: str) -> list[float]:
     return rows[rows["metric"] == name]["value"].tolist()
 
 
-def _jobs(output: str) -> dict[str, int]:
-    """Rules and job counts of a dry run."""
-    lines = output.split("job      ")[-1].splitlines() if "Job stats:" in output else []
-    pairs = (line.split() for line in lines if len(line.split()) == 2)
-    return {rule: int(n) for rule, n in pairs if n.isdigit() and rule not in ("total", "all")}
-
-
 def test_all_artefacts_are_made_and_marked_synthetic(mine: Workplace) -> None:
     _plan(mine, study=EVERYTHING)
     _snakemake(mine)
@@ -138,35 +131,6 @@ def test_dnip_corrects_a_planted_class_bias(mine: Workplace) -> None:
     assert accuracy["dnip"] > 0.95 > 0.6 > accuracy["icl"]
     weights = rows[rows["metric"] == "weight"].groupby("class")["value"].mean()
     assert weights["negative"] < weights["positive"]
-
-
-def test_reruns_are_exact(mine: Workplace) -> None:
-    _plan(mine)
-    _snakemake(mine)
-    assert "Nothing to be done" in _snakemake(mine, "-n")
-
-    _plan(mine, "seeds=[0,1,2]")
-    assert _jobs(_snakemake(mine, "-n"))["extract"] == 1
-    _plan(mine)
-    assert "Nothing to be done" in _snakemake(mine, "-n")
-
-    _plan(mine, "method.dnip.beta=1.0")
-    jobs = _jobs(_snakemake(mine, "-n"))
-    assert "extract" not in jobs
-    assert jobs["correct"] == 1
-
-    _plan(mine, "engine.flush_seconds=1", "engine.batch_requests=7", "title=Another")
-    assert "extract" not in _jobs(_snakemake(mine, "-n"))
-
-    done = mine.poise("plan", *STUDY, "name=second", "seeds=[1]", POISE_CONF=str(mine.folder / "conf"))
-    assert done.returncode == 0, done.stderr
-    assert "extract" not in _jobs(_snakemake(mine, "-n", study="second"))
-
-    path = mine.folder / "mine/test.csv"
-    path.write_text(path.read_text().replace("item 1,", "item one,"))
-    _plan(mine)
-    jobs = _jobs(_snakemake(mine, "-n"))
-    assert (jobs["prepare_dataset"], jobs["extract"]) == (1, 1)
 
 
 def test_bad_data_stops_with_one_line_and_leaves_nothing_half_made(mine: Workplace) -> None:

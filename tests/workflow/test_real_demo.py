@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -39,11 +33,6 @@ def finished(demo_plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Workp
     done = place.snakemake("--config", "study=small")
     assert done.returncode == 0, done.stdout + done.stderr
     return place
-
-
-def _responses(place: Workplace) -> dict[str, bytes]:
-    folder = place.folder / "results" / "responses"
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
 
 
 def test_every_artefact_is_there_and_measured(finished: Workplace) -> None:
@@ -87,37 +76,3 @@ def test_report_is_one_page_with_everything(finished: Workplace) -> None:
     assert done.returncode == 0, done.stderr
     page = (finished.folder / "report.html").read_text(encoding="utf-8")
     assert all(name in page for name in WANTED)
-
-
-def test_killed_in_the_middle_of_a_batch_it_resumes_and_gives_the_same_bytes(
-    finished: Workplace, workplace: Workplace
-) -> None:
-    assert workplace.poise("plan", *SMALL).returncode == 0
-    command = workplace.snakemake_command("--config", "study=small")
-    running = subprocess.Popen(
-        command, cwd=workplace.folder, env=workplace.environment(), start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    _wait_for_parts(workplace.folder / "results/responses", running)
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
-    assert not list(workplace.folder.rglob("responses.parquet")), "killed too late to test anything"
-    workplace.snakemake("--config", "study=small", "--unlock")
-    done = workplace.snakemake("--config", "study=small", "--rerun-incomplete")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert _responses(workplace) == _responses(finished)
-    meta = (next(workplace.folder.rglob("meta.json"))).read_text(encoding="utf-8")
-    assert '"resumed_requests": 0' not in meta
-    for name in ("results/small/tables", "figures/small"):
-        for path in (workplace.folder / name).iterdir():
-            if path.stem == "dnip_table4":  # seconds differ between runs
-                continue
-            assert path.read_bytes() == (finished.folder / name / path.name).read_bytes(), path.name
-
-
-def _wait_for_parts(folder: Path, running: subprocess.Popen[bytes], limit_s: float = 240) -> None:
-    started = time.monotonic()
-    while len(list(folder.rglob("parts/*/*.parquet"))) < 3:
-        assert running.poll() is None, "ended before it could be killed"
-        assert time.monotonic() - started < limit_s, "no part was flushed"
-        time.sleep(0.05)
