@@ -72,10 +72,11 @@ class Workplace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "data").mkdir(parents=True)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
         for name in ("downloads", "prepared", "models"):
             (ROOT / "data" / name).mkdir(parents=True, exist_ok=True)
-            (folder / "data" / name).symlink_to(ROOT / "data" / name)
+            if not (folder / "data" / name).exists():  # a copy may have its own
+                (folder / "data" / name).symlink_to(ROOT / "data" / name)
 
     def run(self, *command: str, timeout: float = 600, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command here, capturing its output."""

@@ -96,7 +96,7 @@ class Plan:
         return {
             "study": self.study.model_dump(mode="json"),
             "overrides": list(self.overrides),
-            "cells": [dict(vars(cell)) for cell in self.cells],
+            "cells": [dict(vars(cell)) for cell in self.cells],  # asdict copies what needs no copy: seconds for many
             "batches": [{"id": b.id, "model": b.model, "cells": list(b.cells)} for b in self.batches],
             "dataset_digests": dict(self.dataset_digests),
             "model_digests": dict(self.model_digests),

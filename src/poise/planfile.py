@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from poise.config.models import Model
 from poise.config.schema import Study, selects, with_selection
 from poise.config.sources import FilesSource
 from poise.errors import PoiseError
-from poise.files import write_json, write_text
+from poise.files import replacing, write_json
 from poise.hashing import digest, file_sha256
 from poise.plan import Batch, Plan, expand
 from poise.rates import requests_per_second
@@ -65,9 +67,10 @@ def freeze(plan: Plan) -> Path:
     frozen = paths.frozen_plan_file(plan.study.name, digest(data))
     if not frozen.exists():
         write_json(frozen, data)
-    latest, text = paths.plan_file(plan.study.name), frozen.read_text(encoding="utf-8")
-    if not latest.exists() or latest.read_text(encoding="utf-8") != text:
-        write_text(latest, text)
+    latest = paths.plan_file(plan.study.name)
+    if not latest.exists() or not filecmp.cmp(frozen, latest, shallow=False):
+        with replacing(latest) as temporary:
+            shutil.copyfile(frozen, temporary)
     for batch in plan.batches:
         manifest = paths.batch_dir(batch.model, batch.id) / "batch.json"
         if not manifest.exists():

@@ -136,10 +136,10 @@ def _count(
     how = generation(plan, members[0])
     n_new = how.max_new_tokens if how else 0
     n_requests, n_left = len(members) * n_rows, len(left) * n_rows
-    of_seed = list({cell.seed: cell for cell in left}.values())
-    sampled = [datasets.requests(cell) for cell in of_seed[:: -(-len(of_seed) // _SAMPLED_SEEDS)]] if left else []
     if not left:
         return _Counts(n_requests, 0, 0, 0, 0)
+    of_seed = list({cell.seed: cell for cell in left}.values())
+    sampled = [datasets.requests(cell) for cell in of_seed[:: -(-len(of_seed) // _SAMPLED_SEEDS)]]
     if not all(sampled):
         return _Counts(n_requests, n_left, None, None, n_left * n_new)
     prompts = [[count(request.prompt.text, True) for request in requests] for requests in sampled]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from poise import planfile
+from poise import paths, planfile
 from poise.config.compose import compose_study, expand_sweeps
 from poise.config.prompts import ICLPrompt
 from poise.config.schema import Study
@@ -416,6 +416,15 @@ def test_frozen_plan_loads_as_it_was(demo: Study) -> None:
     path = planfile.freeze(plan)
     assert planfile.load(path) == plan
     assert planfile.freeze(planfile.load(path)) == path
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff{"])
+def test_a_damaged_latest_plan_is_written_anew(demo: Study, damage: bytes) -> None:
+    path = planfile.freeze(expand(demo))
+    latest = paths.plan_file("demo")
+    latest.write_bytes(damage)
+    planfile.freeze(expand(demo))
+    assert latest.read_bytes() == path.read_bytes()
 
 
 def test_overrides_without_a_name_get_a_suffix_of_their_own() -> None:

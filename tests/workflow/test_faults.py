@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -41,6 +42,9 @@ def test_killed_at_random_moments_it_gives_the_same_bytes(
             assert 0 < killed.kept() < n_asked
             kills.append(kill)
         kills += run_with_kills(killed, moments, N_KILLS - n_kills - len(kills), 0.6 * seconds)
+        if n_kills == 0:
+            metas = (json.loads(path.read_text()) for path in killed.place.folder.rglob("meta.json"))
+            assert any(0 < meta["resumed_requests"] < meta["requests"] for meta in metas)
         n_kills += len(kills)
         assert results(killed.place.folder) == expected
         assert sum(n for _, n in killed.asked()) == n_asked + sum(kill.lost for kill in kills)
@@ -74,9 +78,7 @@ def copy(place: Workplace, folder: Path) -> Workplace:
     shutil.copytree(place.folder, folder, symlinks=True)
     (folder / "data/prepared").unlink()
     shutil.copytree(ROOT / "data/prepared", folder / "data/prepared")
-    copied = Workplace.__new__(Workplace)
-    copied.folder = folder
-    return copied
+    return Workplace(folder)
 
 
 @contextmanager

@@ -71,9 +71,8 @@ def _plan(place: Workplace, *overrides: str, study: Sequence[str] = STUDY) -> No
     assert done.returncode == 0, done.stderr
 
 
-def _snakemake(place: Workplace, *arguments: str, study: str = "mine") -> str:
-    config = ["--config", f"study={study}"]
-    done = place.snakemake(*arguments, *config, POISE_CONF=str(place.folder / "conf"))
+def _snakemake(place: Workplace, *arguments: str) -> str:
+    done = place.snakemake(*arguments, "--config", "study=mine", POISE_CONF=str(place.folder / "conf"))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -240,6 +240,7 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
         {"table dnip_table3"},
     ),
     "knobs and paths": (_turn_knobs, NOTHING),
+    "the study's title": (lambda at: at.edit(SMALL, "title: ", "title: Another, "), NOTHING),
     "a title": (lambda at: at.edit("conf/model/one.yaml", "title: Model one", "title: The first"), SHOWN),
 }
 
