@@ -101,6 +101,16 @@ def test_tokens_to_compute_are_those_of_the_packs(folder: Path) -> None:
     assert found.computed_tokens == pytest.approx(computed, rel=0.15)  # levels of a factor share some text, too
 
 
+def test_some_of_many_seeds_stand_for_all(folder: Path) -> None:
+    """Prompts are rendered for a third of these seeds; all count."""
+    plan = _plan(f"seeds={list(range(41))}", "experiment.class_accuracy.rows={optimisation: 6, test: 6}",
+                 "experiment.position.rows.test=6")  # fmt: skip
+    (found,) = estimate(plan)
+    asked, computed = _of_all_prompts(plan)
+    assert found.prompt_tokens == pytest.approx(asked, rel=0.03)
+    assert found.computed_tokens == pytest.approx(computed, rel=0.15)
+
+
 def _of_all_prompts(plan: Plan) -> tuple[int, int]:
     (model,) = plan.study.models.values()
     tokenizer: Any = Tokenizer(paths.model_dir(model.name, plan.model_digests[model.name]))
