@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +77,10 @@ def ran(cluster: Cluster, demo_plan: Plan, tmp_path_factory: pytest.TempPathFact
     cancelled = subprocess.CompletedProcess(command, first.returncode, output, "")
     log = next(place.folder.glob("logs/extract/*/*.log")).read_text()
     n_kept = len(list(parts.rglob("parts/*/[0-9]*.parquet")))
-    known = {job["JobId"] for job in cluster.jobs()}
+    known = cluster.jobs()
     done = place.run(*command, **cluster.environment)
     assert done.returncode == 0, done.stdout + done.stderr + cluster.why()
-    return Ran(place, [job for job in cluster.jobs() if job["JobId"] not in known], devices, cancelled, log, n_kept)
+    return Ran(place, _new_jobs(cluster, known), devices, cancelled, log, n_kept)
 
 
 def _command(place: Workplace, *more: str) -> list[str]:
@@ -103,10 +103,8 @@ def test_jobs_ask_for_time_memory_and_cores(ran: Ran) -> None:
     assert asked["table"] == ("01:00:00", "1500M", "1")
 
 
-def test_many_small_jobs_are_one_array(ran: Ran) -> None:
-    arrays = Counter(job.get("ArrayJobId", "none") for job in ran.jobs if job["Comment"].startswith("rule_correct"))
-    assert list(arrays.values()) == [4]  # all wait for the one extraction; a measurement only for its own corrections
-    assert "none" not in arrays
+def test_corrections_of_one_extraction_are_one_array(ran: Ran) -> None:
+    assert _array_sizes(ran.jobs, "correct") == [4]  # measurements may start apart: each waits for its own corrections
 
 
 def test_tables_are_those_of_a_local_run(ran: Ran, local: Workplace) -> None:
@@ -141,6 +139,26 @@ def test_quotes_spaces_and_unicode_of_an_override_reach_jobs_and_tables(ran: Ran
 def test_nothing_is_left_to_do(ran: Ran, cluster: Cluster) -> None:
     done = ran.place.run(*_command(ran.place), **cluster.environment)
     assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_measurements_that_are_ready_together_are_one_array(ran: Ran, cluster: Cluster) -> None:
+    known = cluster.jobs()
+    done = ran.place.run(*_command(ran.place, "--forcerun", "measure", "--until", "measure"), **cluster.environment)
+    assert done.returncode == 0, done.stdout + done.stderr + cluster.why()
+    again = _new_jobs(cluster, known)
+    assert len(again) == 2
+    assert _array_sizes(again, "measure") == [2]
+
+
+def _new_jobs(cluster: Cluster, known: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    ids = {job["JobId"] for job in known}
+    return [job for job in cluster.jobs() if job["JobId"] not in ids]
+
+
+def _array_sizes(jobs: Sequence[dict[str, str]], rule: str) -> list[int]:
+    """Tasks of each job array of a rule."""
+    tasks = [job for job in jobs if job["Comment"].startswith(f"rule_{rule}") and "ArrayJobId" in job]
+    return list(Counter(job["ArrayJobId"] for job in tasks).values())
 
 
 def _wait(is_there: Callable[[], bool], running: subprocess.Popen[str], limit_s: float = 180) -> None:
